@@ -22,7 +22,7 @@ OPENMPI_PLUGINS := $(if $(OPENMPI_FLAGS),$(BUILD)/shardrt-openmpi.so)
 MPICH_PLUGINS := $(if $(MPICH_FLAGS),$(BUILD)/shardrt-mpich.so $(BUILD)/shardrt-libmpich.so)
 MPI_PLUGINS := $(OPENMPI_PLUGINS) $(MPICH_PLUGINS)
 mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/,comm/transport/mpi.o comm/transport/$(1).o platform/opener.o) \
-              $(BUILD)/comm/transport/alone.o $(BUILD)/comm/transport/launcher.o
+              $(BUILD)/comm/transport/lone_process.o $(BUILD)/comm/transport/launcher.o
 # An MPI that lies where the system does not look is found where its headers were.
 mpi_rpath = $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter-out -L/usr/lib%,$(filter -L%,$(1))))
 
@@ -36,7 +36,7 @@ $(BUILD)/mpi/mpich/%.o: runtime/%.c $(RULES) make/mpi.mk | $(BUILD)/found
 # name is needed.
 $(BUILD)/mpi/libmpi.so.40 $(BUILD)/mpi/libmpi.so.12 $(BUILD)/mpi/libmpich.so.12: make/mpi.mk
 	@mkdir -p $(@D)
-	$(call quiet,link )$(firstword $(filter-out ccache,$(CC))) -shared -nostdlib -Wl,-soname,$(@F) -o $@ -x c /dev/null
+	$(call quiet,link )$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -nostdlib -Wl,-soname,$(@F) -o $@ -x c /dev/null
 mpi_link = $(CC) -shared $(LD_FLAGS) -Wl,--version-script=$(EXPORTS) -Wl,--no-as-needed $(call mpi_rpath,$(1)) $(LDFLAGS) \
            -o $@ $(filter %.o,$^) $(filter $(BUILD)/mpi/lib%,$^)
 $(BUILD)/shardrt-openmpi.so: $(call mpi_objects,openmpi) $(BUILD)/mpi/libmpi.so.40 $(EXPORTS)

@@ -24,4 +24,4 @@ $(WHEEL_TOOLS)/installed: make/wheel.mk
 
 test-wheel: wheel
 	SHARDRT_WHEEL=$$(ls -t $(CURDIR)/dist/shardrt-$(VERSION)-*.whl | head -n 1) \
-	  $(MAKE) --no-print-directory specs SPECS=tests/library/wheel_spec.lua
+	  $(MAKE) --no-print-directory specs SPECS=tests/python/wheel_spec.lua

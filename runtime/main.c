@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "comm/stop_request.h"
-#include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
+#include "comm/transport/lone_process.h"
+#include "library/sigbus.h"
 #include "lua/state.h"
-#include "recipe/sigbus.h"
 #include "run.h"
 #include "shardrt.h"
 
@@ -292,7 +292,7 @@ static struct options parse(int argc, char **argv) {
 
 /* On stderr, as what a recipe prints is its own. */
 static void note_alone(void) {
-  const char *notice = alone_notice();
+  const char *notice = lone_process_notice();
   if (notice != NULL) fprintf(stderr, "shardrt: %s\n", notice);
 }
 

@@ -44,7 +44,7 @@ extern "C" {
 #include "arrayfile/arrayfile_api.h"
 #include "transform/transform_api.h"
 #include "loader/loader_api.h"
-#include "recipe/recipe_api.h"
+#include "library/recipe_api.h"
 #include "compute/compute_api.h"
 #include "compute/elementwise/elementwise_api.h"
 #include "compute/reduce/reduce_api.h"

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "comm/abort_job.h"
 #include "comm/device_order.h"
-#include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
+#include "comm/transport/lone_process.h"
 #include "comm/transport/mpi_choice.h"
 #include "platform/accelerator.h"
 #include "platform/comm.h"
@@ -123,11 +123,12 @@ static int check_options(const shardrt_options *o) {
 }
 
 /* A process alone does not even load MPI. */
-static int choose_transport(const shardrt_options *o, struct alone_finding *looked, const struct comm_transport **out) {
-  *out = o->transport == SHARDRT_TRANSPORT_CALLBACKS && !o->planning ? &comm_callbacks : &comm_solo;
+static int choose_transport(const shardrt_options *o, struct lone_process_finding *looked,
+                            const struct comm_transport **out) {
+  *out = o->transport == SHARDRT_TRANSPORT_CALLBACKS && !o->planning ? &comm_callbacks : &comm_alone;
   if (o->planning || o->transport == SHARDRT_TRANSPORT_ALONE || *out == &comm_callbacks) return SHARDRT_OK;
   const bool is_asked = o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL;
-  return is_asked || alone_has_launcher() ? mpi_choice(o, looked, out) : SHARDRT_OK;
+  return is_asked || lone_process_has_launcher() ? mpi_choice(o, looked, out) : SHARDRT_OK;
 }
 
 /* How many processes are on this host, where the transport does not know. */
@@ -144,15 +145,15 @@ static int count_here(struct collective *m, int32_t *here) {
 /* Finds the other processes. Under planning they do not exist, so this one is alone, whatever index it plays. */
 static int find_others(shardrt_job *job, const shardrt_options *o) {
   const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO && o->mpi_comm == NULL;
-  struct alone_finding looked;
-  alone_look(&looked);
+  struct lone_process_finding looked;
+  lone_process_look(&looked);
   const struct comm_transport *transport;
   struct comm_place place = {.count = 0};
   struct comm_endpoint *endpoint = NULL;
   int code = choose_transport(o, &looked, &transport);
   if (code == SHARDRT_OK) code = transport->open(o, &place, &endpoint);
   if (code < 0) return code;
-  if (is_asked && place.count == 1) code = alone_check(&looked);
+  if (is_asked && place.count == 1) code = lone_process_check(&looked);
   if (code == SHARDRT_OK)
     code = collective_open(&job->collective, transport, endpoint, place.index, place.count, o->timeout);
   if (code < 0) {
@@ -164,7 +165,7 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
     collective_abandon(&job->collective);
     return code;
   }
-  if (transport != &comm_solo) machine_share(place.here, launcher_pid());
+  if (transport != &comm_alone) machine_share(place.here, launcher_pid());
   if (place.is_bound_by_default) machine_widen();
   job->info.process_index = o->planning ? o->rank : place.index;
   job->info.process_count = o->planning ? o->size : place.count;

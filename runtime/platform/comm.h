@@ -83,7 +83,7 @@ enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
 enum { COMM_VERSION = 1 };
 
-extern const struct comm_transport comm_solo;      /* one process, which needs nobody */
+extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */
 
 #endif

@@ -18,17 +18,17 @@ static void entry_clear(struct move_cache_entry *entry) {
 
 static void move_cache_close(void *data, bool is_abandoned) {
   struct move_cache *m = data;
-  if (is_abandoned && m->peers.is_open) peer_transport_break(&m->peers);
+  if (is_abandoned && m->peers.is_open) peer_path_break(&m->peers);
   team_free(m->team);
   buffer_pool_free(m->pool);
   host_staging_free(&m->staging);
-  peer_transport_close(&m->peers);
+  peer_path_close(&m->peers);
   for (int i = 0; i < MOVE_CACHE_ROUTES; i++) entry_clear(&m->routes[i]);
   alloc_free(m);
 }
 
 static const char *move_cache_notice(void *data) {
-  return peer_transport_notice(&((struct move_cache *)data)->peers);
+  return peer_path_notice(&((struct move_cache *)data)->peers);
 }
 
 int move_cache_get(shardrt_job *job, struct move_cache **out) {

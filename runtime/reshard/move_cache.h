@@ -6,7 +6,7 @@
 #include "layout/route.h"
 #include "memory/buffer_pool.h"
 #include "reshard/exchange/exchange_host.h"
-#include "reshard/exchange/peer_transport.h"
+#include "reshard/exchange/peer_path.h"
 #include "system/team.h"
 
 enum { MOVE_CACHE_ROUTES = 16 };
@@ -24,7 +24,7 @@ struct move_cache {
   struct host_staging staging;
   struct move_cache_entry routes[MOVE_CACHE_ROUTES];
   uint64_t asked; /* for routes */
-  struct peer_transport peers;
+  struct peer_path peers;
 };
 
 /* That of the job; it ends with it. */

@@ -265,7 +265,7 @@ static int gather_call(const struct device_move *f, struct collective *m, const 
 }
 
 static int exchange_messages(struct device_move *f, struct collective *m, const char *what, int64_t channels_at_most) {
-  struct peer_transport *peers = &f->r->cache->peers;
+  struct peer_path *peers = &f->r->cache->peers;
   const bool by_host = peers->kind == PEERS_BY_HOST;
   int64_t piece =
       by_host ? exchange_staged_piece(f->staging, f->element) : (int64_t)(f->staging / f->element) / channels_at_most;
@@ -289,7 +289,7 @@ static int move_device_parts(struct device_move *f, char *what) {
   code = gather_call(f, m, what, code, &channels_at_most);
   collective_shorten(what);
   if (code == SHARDRT_OK && channels_at_most > 0)
-    code = peer_transport_settle(&f->r->cache->peers, m, f->r->info->devices_per_process);
+    code = peer_path_settle(&f->r->cache->peers, m, f->r->info->devices_per_process);
   if (code < 0) return code;
   const int64_t start = clock_now();
   code = drops ? copy_and_drop(f) : copy_all_parts(f);

@@ -19,7 +19,7 @@ static const int64_t tick = 100000000, seconds = 2500000000;
 enum { TABLE_MOST = 16 * 1024 * 1024 };
 
 struct guard {
-  struct sums *sums;
+  struct checksums *sums;
   struct mapping file; /* a copy of the owner's */
   const char *path;
   bool always; /* else once */
@@ -41,18 +41,18 @@ static bool is_young(int64_t changed) {
   return age < (changed % 1000000000 == 0 ? seconds : tick);
 }
 
-int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
+int guard_open(const struct checksums_of *of, int32_t verify, struct guard **out) {
   struct guard *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   self->path = of->path;
   self->file = *of->file;
-  struct sums_of own = *of;
+  struct checksums_of own = *of;
   own.file = &self->file;
   self->always = verify == SHARDRT_VERIFY_ALWAYS;
   self->notes = !is_young(of->file->changed) && of->count <= TABLE_MOST / of->width;
   atomic_init(&self->unseen, of->count);
   self->seen = alloc_zeros((size_t)(of->count / WORD + 1), sizeof *self->seen);
-  int code = self->seen != NULL ? sums_open(&own, &self->sums) : ALLOC_FAILED;
+  int code = self->seen != NULL ? checksums_open(&own, &self->sums) : ALLOC_FAILED;
   if (code < 0) {
     guard_close(self);
     return code;
@@ -63,12 +63,12 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
 
 int guard_open_blocks(const char *path, const struct mapping *file, const char *folder, int32_t verify,
                       struct guard **out) {
-  const struct sums_of of = {.path = path,
-                             .file = file,
-                             .folder = folder,
-                             .kind = "blocks",
-                             .count = (int64_t)((file->bytes + GUARD_BLOCK - 1) / GUARD_BLOCK),
-                             .width = 4};
+  const struct checksums_of of = {.path = path,
+                                  .file = file,
+                                  .folder = folder,
+                                  .kind = "blocks",
+                                  .count = (int64_t)((file->bytes + GUARD_BLOCK - 1) / GUARD_BLOCK),
+                                  .width = 4};
   return guard_open(&of, verify, out);
 }
 
@@ -83,13 +83,13 @@ int guard_open_unpacked(const char *path, const struct mapping *unpacked, const 
 
 void guard_close(struct guard *self) {
   if (self == NULL) return;
-  sums_close(self->sums);
+  checksums_close(self->sums);
   alloc_free((void *)self->seen);
   alloc_free(self);
 }
 
 uint64_t guard_known(const struct guard *self, int64_t part) {
-  return sums_get(self->sums, part);
+  return checksums_get(self->sums, part);
 }
 
 void guard_note(struct guard *self, bool notes) {
@@ -102,7 +102,7 @@ bool guard_notes(const struct guard *self, int64_t changed) {
 }
 
 int guard_save(struct guard *self) {
-  return self != NULL ? sums_save(self->sums) : SHARDRT_OK;
+  return self != NULL ? checksums_save(self->sums) : SHARDRT_OK;
 }
 
 static bool was_seen(const struct guard *self, int64_t part) {
@@ -116,7 +116,7 @@ bool guard_is_done(const struct guard *self) {
 /* The rest of a sentence about a part. */
 static int refuse_block(const struct guard *self, uint32_t found, uint64_t known) {
   char date[32] = "";
-  const time_t made = (time_t)sums_made(self->sums);
+  const time_t made = (time_t)checksums_made(self->sums);
   struct tm parts;
   if (made != 0 && gmtime_r(&made, &parts) != NULL) strftime(date, sizeof date, " (%Y-%m-%d %H:%M UTC)", &parts);
   if (known == SUMS_CONFLICT)
@@ -134,16 +134,16 @@ static int refuse_block(const struct guard *self, uint32_t found, uint64_t known
 
 int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t *data, size_t bytes) {
   if (!self->always && was_seen(self, part)) return SHARDRT_OK;
-  const uint64_t known = sums_get(self->sums, part);
+  const uint64_t known = checksums_get(self->sums, part);
   const bool other_version = version != 0 && known >> 32 != version && known != SUMS_CONFLICT;
   const bool is_new = known == SUMS_UNKNOWN || other_version;
   if (!is_new || self->notes) {
     const uint32_t crc = crc32c(0, data, bytes);
-    const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : sums_entry(crc);
+    const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : checksums_entry(crc);
     if (!is_new && known != entry) return refuse_block(self, crc, known);
-    int code = is_new ? sums_put(self->sums, part, entry) : SHARDRT_OK;
+    int code = is_new ? checksums_put(self->sums, part, entry) : SHARDRT_OK;
     if (code < 0) return code;
-    if (is_new) sums_save_due(self->sums);
+    if (is_new) checksums_save_due(self->sums);
   }
   const uint64_t bit = UINT64_C(1) << part % WORD;
   const uint64_t before = atomic_fetch_or_explicit(&self->seen[part / WORD], bit, memory_order_relaxed);

@@ -7,15 +7,15 @@
 #define SHARDRT_STORAGE_GUARD_H
 
 #include "shardrt.h"
-#include "storage/sums.h"
+#include "storage/checksums.h"
 
 enum { GUARD_BLOCK = 4096 };
 
 struct guard;
 
 /* For parts that the owner counts and reads; the length and time that the table is known by are those of `of->file`.
- * `verify`: SHARDRT_VERIFY_ONCE or _ALWAYS. What sums_open fails with. */
-int guard_open(const struct sums_of *of, int32_t verify, struct guard **out);
+ * `verify`: SHARDRT_VERIFY_ONCE or _ALWAYS. What checksums_open fails with. */
+int guard_open(const struct checksums_of *of, int32_t verify, struct guard **out);
 /* For the blocks of a mapped file. */
 int guard_open_blocks(const char *path, const struct mapping *file, const char *folder, int32_t verify,
                       struct guard **out);
@@ -33,7 +33,7 @@ uint64_t guard_known(const struct guard *self, int64_t part);
 void guard_note(struct guard *self, bool notes);
 /* Whether that of a part which was written at this time (nanoseconds since 1970), in a file of its own, is. */
 bool guard_notes(const struct guard *self, int64_t changed);
-int guard_save(struct guard *self); /* as sums_save */
+int guard_save(struct guard *self); /* as checksums_save */
 
 /* Whether these bytes are what part `part` was. `version`, not 0, tells the part's versions apart where entries have 8
  * bytes. SHARDRT_OK, also where nothing was known; EFORMAT: the message is the end of a sentence about the part. */

@@ -25,7 +25,7 @@ int stored_open_if(const char *path, const shardrt_source_options *options, stru
                    bool *there);
 /* From now on stored_get, _read and _check find which of the file's blocks are not what they were (see guard.h):
  * EFORMAT. Where the options say so or, if they do not, `otherwise`, a SHARDRT_VERIFY_…, does. Not of files on servers,
- * whose parts have checksums in the cache. What sums_open fails with. */
+ * whose parts have checksums in the cache. What checksums_open fails with. */
 int stored_guard(struct stored *self, const shardrt_source_options *options, int32_t otherwise);
 /* For who reads the mapped file past stored_get: these bytes, which are within it. */
 static inline int stored_check(const struct stored *self, size_t offset, size_t bytes) {

@@ -152,7 +152,7 @@ own.MPI_Finalize()
     for compiler, launcher in pairs { mpicc = "mpirun -n 3", ["mpicc.mpich"] = "mpiexec.hydra -n 3" } do
       local is_mpich = compiler ~= "mpicc"
       local can = not (is_mpich and without_mpich()) and
-        mpi.shell(("echo '#include <mpi.h>' | %s -E -"):format(compiler)).status == 0
+        mpi.shell(("%s -E %s >/dev/null -I%s/include"):format(compiler, source, build)).status == 0
       if can then
         local command = "%s -Wall -Werror -I%s/include -o %s/linked %s -L%s -lshardrt -Wl,-rpath,%s"
         local result = mpi.shell(command:format(compiler, build, folder, source, build, build))

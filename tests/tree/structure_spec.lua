@@ -38,7 +38,7 @@ local ROOMS = {
   "dataset", "dataset/view", "dataset/array", "dataset/chunked", "dataset/record", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
-  "compute/cuda", "recipe",
+  "compute/cuda", "library",
 }
 local PROGRAM = #ROOMS + 1 -- main.c and its own files, which stand in no folder
 local MOST_FILES = 25 -- of a folder
@@ -99,7 +99,7 @@ describe("the rooms", function()
   -- Who calls or names what lies below its room, which it has no header of.
   local NAMES_BELOW = {
     ["dataset/formats"] = "_format$", ["transform/transform"] = "_kind$", -- lists: formats.h, kinds.h
-    ["dataset/audit"] = "^zarr_audit$", ["platform/accelerator"] = "^shardrt_dtype_size$",
+    ["dataset/audit"] = "^zarr_audit$", ["platform/plugin"] = "^shardrt_dtype_size$",
   }
 
   it("call only rooms above them, also what shardrt.h or a declaration of their own names", function()
@@ -184,9 +184,9 @@ describe("the rooms", function()
 
   -- The program, and what ends a job for it.
   local ENDS_THE_JOB = {
-    main = true, ["recipe/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
+    main = true, ["library/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
     ["comm/transport/mpi"] = true, ["comm/stop_request"] = true,
-    ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true, ["comm/transport/solo"] = true,
+    ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true, ["comm/transport/alone"] = true,
     ["comm/transport/launcher"] = true,
   }
 

@@ -1,4 +1,4 @@
--- What the library calls for a program that takes batches from a recipe by itself (runtime/recipe/recipe.c). Every
+-- What the library calls for a program that takes batches from a recipe by itself (runtime/library/recipe.c). Every
 -- function returns a code, below 0 with a message, and a result. Loaders count from 1; 0 is all of them.
 
 require("shardrt.base.sorted_pairs").install() -- before any other loop

@@ -122,7 +122,7 @@ static bool callbacks_receive_note(struct comm_endpoint *endpoint, int32_t *from
 /* The others are the program's to end. */
 static __attribute__((noreturn)) void callbacks_kill(struct comm_endpoint *endpoint, int status) {
   (void)endpoint;
-  comm_solo.kill(NULL, status);
+  comm_alone.kill(NULL, status);
   __builtin_unreachable();
 }
 

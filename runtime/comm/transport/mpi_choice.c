@@ -66,12 +66,12 @@ static int open_mpi(const struct mpi *mpi, const struct comm_transport **out) {
 
 /* ---- as the launcher wants ------------------------------------------------------------------------------------- */
 
-/* The first of the launcher's that can be opened and reaches it; comm_solo: none. `problem` becomes why the first could
- * not be opened, by any name; "": it could. */
+/* The first of the launcher's that can be opened and reaches it; comm_alone: none. `problem` becomes why the first
+ * could not be opened, by any name; "": it could. */
 static const struct comm_transport *find_launchers(char *problem, size_t room) {
   static const int either[] = {OPENMPI, MPICH, DEBIANS_MPICH, MPIS}, of_openmpi[] = {OPENMPI, MPIS},
                    of_pmi[] = {MPICH, DEBIANS_MPICH, OPENMPI, MPIS};
-  const enum alone_launcher launcher = alone_launcher();
+  const enum lone_process_launcher launcher = lone_process_launcher();
   const int *order = launcher == ALONE_OPENMPI ? of_openmpi : launcher == ALONE_PMI ? of_pmi : either;
   const char *first = mpis[*order].plugin.name;
   bool is_open = false;
@@ -86,10 +86,10 @@ static const struct comm_transport *find_launchers(char *problem, size_t room) {
     }
   }
   if (is_open) problem[0] = '\0';
-  return &comm_solo;
+  return &comm_alone;
 }
 
-int mpi_choice(const shardrt_options *o, struct alone_finding *looked, const struct comm_transport **out) {
+int mpi_choice(const shardrt_options *o, struct lone_process_finding *looked, const struct comm_transport **out) {
   const bool is_asked = o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL;
   const struct mpi *own = find_own(o->mpi_comm != NULL);
   if (own != NULL) return open_mpi(own, out);
@@ -98,14 +98,14 @@ int mpi_choice(const shardrt_options *o, struct alone_finding *looked, const str
                      "mpi_comm is set, but this process has no MPI that shardrt knows: libmpi.so.40 (OpenMPI), "
                      "libmpi.so.12 (MPICH, Intel, Cray) or libmpich.so.12 (Debian's MPICH), as a shared library");
   char problem[640] = "";
-  *out = &comm_solo;
-  if (alone_has_launcher()) *out = find_launchers(problem, sizeof problem);
-  if (*out != &comm_solo) return SHARDRT_OK;
+  *out = &comm_alone;
+  if (lone_process_has_launcher()) *out = find_launchers(problem, sizeof problem);
+  if (*out != &comm_alone) return SHARDRT_OK;
   if (is_asked && problem[0] != '\0') return error_set(SHARDRT_ECOMM, "%s", problem);
   if (is_asked)
     return error_set(SHARDRT_ECOMM,
                      "no launcher that an MPI speaks with started this process, and the program has not begun MPI; "
                      "start it by mpirun, or by srun --mpi=pmix");
-  if (problem[0] != '\0') alone_blame(looked, problem);
+  if (problem[0] != '\0') lone_process_blame(looked, problem);
   return SHARDRT_OK;
 }

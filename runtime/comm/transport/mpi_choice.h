@@ -2,12 +2,13 @@
 #ifndef SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
 #define SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
 
-#include "comm/transport/alone.h"
+#include "comm/transport/lone_process.h"
 #include "platform/comm.h"
 
 /* For options that ask for MPI, or leave the choice to what started this process. *out is the MPI that was begun in the
- * process; else that which the launcher speaks with; else, where MPI is not asked for, comm_solo. An MPI that the
+ * process; else that which the launcher speaks with; else, where MPI is not asked for, comm_alone. An MPI that the
  * launcher wants and that cannot be opened is noted in `looked`. EINVAL, ECOMM: MPI is asked for, and there is none. */
-int mpi_choice(const struct shardrt_options *options, struct alone_finding *looked, const struct comm_transport **out);
+int mpi_choice(const struct shardrt_options *options, struct lone_process_finding *looked,
+               const struct comm_transport **out);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/transport/alone.h"
+#include "comm/transport/lone_process.h"
 #include "comm/transport/mpi_library.h"
 
 static void mpich_prepare(void) {
@@ -15,7 +15,7 @@ static void mpich_prepare(void) {
  * process with lines of its own. */
 static bool mpich_is_reachable(void) {
   const char *text = getenv("PMI_FD"), *address = getenv("PMI_PORT"); /* NOLINT(concurrency-mt-unsafe): MPI's threads */
-  if (text == NULL) return address != NULL || alone_has_pmix_server(); /* come later */
+  if (text == NULL) return address != NULL || lone_process_has_pmix_server(); /* come later */
   char *end;
   const long number = strtol(text, &end, 10);
   return end != text && *end == '\0' && number >= 0 && number < 1 << 20 && fcntl((int)number, F_GETFD) != -1;

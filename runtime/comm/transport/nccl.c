@@ -69,7 +69,7 @@ struct nccl_group {
 
 /* One for the process, as the GPUs and their streams are, not one for each job: of two communicators of a GPU whose
  * messages are under way at once, every process must start them in one order (NCCL's User Guide, "Using multiple NCCL
- * communicators concurrently"), and two jobs have no order in common. reshard/exchange/peer_transport.c says whose it
+ * communicators concurrently"), and two jobs have no order in common. reshard/exchange/peer_path.c says whose it
  * is. */
 static struct {
   struct nccl_group *group; /* NULL: not joined */

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "comm/transport/alone.h"
+#include "comm/transport/lone_process.h"
 
 static bool is_any_set(const char *const *names) {
   for (; *names != NULL; names++)
@@ -69,7 +69,7 @@ static bool has_older_ways(void) {
 /* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
 static bool openmpi_is_reachable(void) {
   static const char *const ways[] = {"OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
-  return alone_has_pmix_server() || is_any_set(ways) || has_older_ways();
+  return lone_process_has_pmix_server() || is_any_set(ways) || has_older_ways();
 }
 
 /* ---- how this process is bound ---------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "compute/reduce/partial_sums.h"
+#include "compute/matmul/partial_sums.h"
 #include "compute/reduce/reduce_loops.h"
 #include "compute/work.h"
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "dataset/chunked/hdf5_remote.h"
+#include "dataset/chunked/hdf5_driver.h"
 
 /* Debian's library is built to be called by many threads, others are not. */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
@@ -92,7 +92,7 @@ static herr_t keep_reason(unsigned n, const H5E_error2_t *entry, void *reason) {
 static int refuse_dataset(int code, const char *path, const char *name, const char *what) {
   char reason[REASON] = "";
   int why = SHARDRT_EIO;
-  const char *remote = hdf5_remote_failure(&why);
+  const char *remote = hdf5_driver_failure(&why);
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_reason, reason);
   H5Eclear2(H5E_DEFAULT);
   if (remote[0] != '\0') return error_set(why, "%s:%s: %s", path, name, remote);
@@ -332,7 +332,7 @@ static hid_t open_hdf5_file(const struct stored *file) {
   const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
   if (list < 0) return list;
   H5Pset_file_locking(list, false, true);
-  const bool is_ready = (file->map.remote == NULL && file->guard == NULL) || hdf5_remote_use(list, file);
+  const bool is_ready = (file->map.remote == NULL && file->guard == NULL) || hdf5_driver_use(list, file);
   const hid_t opened = is_ready ? H5Fopen(file->path, H5F_ACC_RDONLY, list) : -1;
   H5Pclose(list);
   return opened;
@@ -375,7 +375,7 @@ int hdf5_read_compact(const struct hdf5_dataset *self, void *dst) {
   if (type >= 0) H5Tclose(type);
   H5Eclear2(H5E_DEFAULT);
   int code = SHARDRT_EFORMAT;
-  const char *why = hdf5_remote_failure(&code);
+  const char *why = hdf5_driver_failure(&code);
   code = read ? SHARDRT_OK : error_set(code, "%s", why[0] != '\0' ? why : "its elements cannot be read");
   library_leave();
   return code;
@@ -432,7 +432,7 @@ int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offs
   H5Eclear2(H5E_DEFAULT);
   int code = SHARDRT_OK;
   int why = SHARDRT_EIO;
-  const char *remote = hdf5_remote_failure(&why);
+  const char *remote = hdf5_driver_failure(&why);
   if (found < 0 && remote[0] != '\0')
     code = error_set(why, "%s", remote);
   else if (found < 0)

@@ -217,13 +217,13 @@ static int guard_chunks(struct zarr *self, int32_t verify) {
   if (chunks == 0 || __builtin_mul_overflow(chunks, 8192, &bytes)) return SHARDRT_OK;
   const int64_t count = chunks + (about->sharded ? shards : 0); /* at most twice as many */
   self->chunks = chunks;
-  const struct sums_of of = {.path = self->folder,
-                             .file = &self->metadata.map,
-                             .folder = self->cache,
-                             .kind = "zarr",
-                             .count = count,
-                             .width = 8,
-                             .about = crc32c(0, self->metadata.map.data, self->metadata.bytes)};
+  const struct checksums_of of = {.path = self->folder,
+                                  .file = &self->metadata.map,
+                                  .folder = self->cache,
+                                  .kind = "zarr",
+                                  .count = count,
+                                  .width = 8,
+                                  .about = crc32c(0, self->metadata.map.data, self->metadata.bytes)};
   return guard_open(&of, verify, &self->guard);
 }
 

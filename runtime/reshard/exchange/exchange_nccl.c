@@ -24,7 +24,7 @@ struct nccl_channel {
 struct exchange_nccl {
   struct exchange exchange;
   const struct device_channel_args *args;
-  const struct peer_transport *peers;
+  const struct peer_path *peers;
   const struct accelerator *a;
   int64_t count;
   struct nccl_channel *channels; /* outgoing ones first */
@@ -210,14 +210,14 @@ static void exchange_nccl_free(struct exchange_nccl *x) {
 }
 
 int exchange_nccl_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
-                      struct peer_transport *peers, struct collective *m, const char *what) {
+                      struct peer_path *peers, struct collective *m, const char *what) {
   struct exchange_nccl x = {.args = args, .peers = peers, .a = accelerator_get()};
   int code = exchange_nccl_new(&x, out, in);
   const size_t bytes = (size_t)args->rules.piece * args->rules.element; /* of a step */
   if (code == SHARDRT_OK) {
     code = exchange_run(&x.exchange, m, what, bytes);
     if (code == SHARDRT_ECOMM) code = error_prefix(code, "%s", what);
-    if (code < 0) peer_transport_break(peers);
+    if (code < 0) peer_path_break(peers);
   }
   exchange_nccl_free(&x);
   return code;

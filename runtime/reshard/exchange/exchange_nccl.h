@@ -7,12 +7,12 @@
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
 
 #include "reshard/exchange/device_channel.h"
-#include "reshard/exchange/peer_transport.h"
+#include "reshard/exchange/peer_path.h"
 
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has come. Every process must
  * have said in a gathering that it does the same. A failure is final: the links are given up. `what` is for messages.
  */
 int exchange_nccl_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
-                      struct peer_transport *peers, struct collective *m, const char *what);
+                      struct peer_path *peers, struct collective *m, const char *what);
 
 #endif

@@ -84,7 +84,7 @@ static const struct exchange_backend staged_backend = {
 };
 
 int exchange_staged_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
-                        struct peer_transport *peers, struct collective *m, const char *what) {
+                        struct peer_path *peers, struct collective *m, const char *what) {
   const int32_t slots = 2 * EXCHANGE_WINDOW;
   const size_t piece = (size_t)args->rules.piece * args->rules.element;
   struct exchange_staged *x = alloc_zeros(1, sizeof *x);
@@ -100,11 +100,11 @@ int exchange_staged_run(const struct device_channel_args *args, struct channels 
   x->exchange = (struct exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
   int code = SHARDRT_OK;
   char *pinned = NULL;
-  if (out->count + in->count > 0) code = peer_transport_pinned(peers, (size_t)slots * piece, &pinned);
+  if (out->count + in->count > 0) code = peer_path_pinned(peers, (size_t)slots * piece, &pinned);
   for (int32_t i = 0; pinned != NULL && i < slots; i++) x->window.slots[i].staging = pinned + (size_t)i * piece;
   if (code == SHARDRT_OK) {
     code = exchange_run(&x->exchange, m, what, piece);
-    if (code < 0) peer_transport_lose_pinned(peers); /* messages and copies under way may still use it */
+    if (code < 0) peer_path_lose_pinned(peers); /* messages and copies under way may still use it */
   }
   for (int32_t i = 0; i < slots; i++)
     if (x->events[i] != NULL) x->a->streams->event_free(x->events[i]);

@@ -5,7 +5,7 @@
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
 
 #include "reshard/exchange/device_channel.h"
-#include "reshard/exchange/peer_transport.h"
+#include "reshard/exchange/peer_path.h"
 
 /* Elements of a message, for so many bytes of staging in each direction, but one at least. */
 int64_t exchange_staged_piece(size_t staging, size_t element);
@@ -14,6 +14,6 @@ int64_t exchange_staged_piece(size_t staging, size_t element);
  * The rules' `piece` is exchange_staged_piece's, as is `direct`. Every process must have said in a gathering that it
  * does the same. A failure is final. `what` is for messages. */
 int exchange_staged_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
-                        struct peer_transport *peers, struct collective *m, const char *what);
+                        struct peer_path *peers, struct collective *m, const char *what);
 
 #endif

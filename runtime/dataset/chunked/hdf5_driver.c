@@ -1,4 +1,4 @@
-#include "dataset/chunked/hdf5_remote.h"
+#include "dataset/chunked/hdf5_driver.h"
 
 #include <hdf5.h>
 #include <stdio.h>
@@ -113,14 +113,14 @@ static const H5FD_class_t class = {
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };
 
-bool hdf5_remote_use(int64_t list, const struct stored *file) {
+bool hdf5_driver_use(int64_t list, const struct stored *file) {
   static hid_t driver;
   const struct properties properties = {.file = file};
   if (driver <= 0) driver = H5FDregister(&class);
   return driver > 0 && H5Pset_driver(list, driver, &properties) >= 0;
 }
 
-const char *hdf5_remote_failure(int *code) {
+const char *hdf5_driver_failure(int *code) {
   memcpy(told, failure, sizeof told);
   if (told[0] != '\0') *code = failure_code;
   failure[0] = '\0';

@@ -1,6 +1,6 @@
 /* membership.h - the one job that this process is in, for programs of their own. */
-#ifndef SHARDRT_RECIPE_MEMBERSHIP_H
-#define SHARDRT_RECIPE_MEMBERSHIP_H
+#ifndef SHARDRT_LIBRARY_MEMBERSHIP_H
+#define SHARDRT_LIBRARY_MEMBERSHIP_H
 
 #include "shardrt.h"
 

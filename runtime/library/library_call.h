@@ -2,8 +2,8 @@
  *
  * All that touches Lua happens where what it raises is caught: where no memory is left, too, which is ENOMEM, and the
  * state can be called again. */
-#ifndef SHARDRT_RECIPE_LIBRARY_CALL_H
-#define SHARDRT_RECIPE_LIBRARY_CALL_H
+#ifndef SHARDRT_LIBRARY_LIBRARY_CALL_H
+#define SHARDRT_LIBRARY_LIBRARY_CALL_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 -- long: 60 s
 -- The Python package beside JAX: global arrays, and jobs over jax.distributed, however they end.
 
-local cases = require "tests.support.python_cases"
+local cases = require "tests.support.python.cases"
 local expect = require "tests.support.expect"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
@@ -48,7 +48,7 @@ with shardrt.open(recipe, devices=4) as data:
         x = next(iter(data[name]))["x"]
         value = global_array(x, sharding)
         assert value.shape == (8, 6) and value.dtype.name == name and value.sharding == sharding
-        assert addresses(value) == [library.buffer_data(shard._buffer) for shard in x.shards], name
+        assert addresses(value) == [library.array_host_data(shard._handle, shard._i) for shard in x.shards], name
         kept.append((value, whole.astype(value.dtype)))
         assert (np.asarray(value) == kept[-1][1]).all(), name
     held = data.stats()

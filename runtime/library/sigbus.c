@@ -1,5 +1,5 @@
 /* sigbus.c - who touches a mapped file that was cut short, or that the disk does not give, gets SIGBUS. */
-#include "recipe/sigbus.h"
+#include "library/sigbus.h"
 
 #include <errno.h>
 #include <poll.h>

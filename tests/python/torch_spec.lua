@@ -1,7 +1,7 @@
 -- long: 60 s
 -- The Python package beside PyTorch: tensors, DataLoader, and jobs over torch.distributed, however they end.
 
-local cases = require "tests.support.python_cases"
+local cases = require "tests.support.python.cases"
 local expect = require "tests.support.expect"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
@@ -52,7 +52,7 @@ with shardrt.open(recipe, devices=2) as data:
         for shard in next(iter(data[name]))["x"].shards:
             t = tensor(shard)
             assert t.dtype == getattr(torch, name) and tuple(t.shape) == shard.shape == (4, 6), (name, t.dtype)
-            assert t.data_ptr() == library.buffer_data(shard._buffer) and t.data_ptr() % 64 == 0
+            assert t.data_ptr() == library.array_host_data(shard._handle, shard._i) and t.data_ptr() % 64 == 0
             whole = torch.arange(8 * 6, dtype=torch.float32).view(8, 6).to(t.dtype)
             assert torch.equal(t, whole[shard.index]), name
             kept.append((t, whole[shard.index]))

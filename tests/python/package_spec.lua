@@ -318,7 +318,7 @@ again = pickle.loads(pickle.dumps(problem))
 assert (type(again), str(again), again.code) == (type(problem), str(problem), -2)
 refused(shardrt.Error, "it returned 7", lambda: shardrt.open(folder + "number.lua"))
 refused(shardrt.Error, "none.lua", lambda: shardrt.open(folder + "none.lua"))
-refused(shardrt.Error, "r.lua: loader: batch_size = 7.5", lambda: shardrt.open(recipe, ["7.5"]))
+refused(shardrt.Error, "r.lua:13: loader: batch_size = 7.5", lambda: shardrt.open(recipe, ["7.5"]))
 refused(shardrt.Error, "platform", lambda: shardrt.open(recipe, ["8"], platform="abacus"))
 refused(shardrt.Error, '"auto" or "alone"', lambda: shardrt.open(recipe, ["8"], transport="pigeon"))
 with shardrt.open(recipe, args=["48"], devices=1) as data:

@@ -17,8 +17,8 @@
  * function says: no job is joined, another thread calls, or a process that was forked from the one that joined. ENOMEM:
  * here or in the recipe's Lua no memory is left; the process goes on (but LuaJITs of 2022 crash where memory ends just
  * in code that they compiled). */
-#ifndef SHARDRT_RECIPE_RECIPE_API_H
-#define SHARDRT_RECIPE_RECIPE_API_H
+#ifndef SHARDRT_LIBRARY_RECIPE_API_H
+#define SHARDRT_LIBRARY_RECIPE_API_H
 
 #include "loader/loader_api.h"
 

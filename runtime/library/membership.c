@@ -1,4 +1,4 @@
-#include "recipe/membership.h"
+#include "library/membership.h"
 
 #include <ftw.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/job.h"
-#include "recipe/sigbus.h"
+#include "library/sigbus.h"
 #include "system/numeric_state.h"
 
 struct left_folder {

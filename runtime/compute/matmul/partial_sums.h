@@ -1,7 +1,7 @@
 /* partial_sums.h - lists the terms of each result block of a product: pairs of operand blocks whose products this
  * process adds up, in the shards' order, each pair once. */
-#ifndef SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
-#define SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
+#ifndef SHARDRT_COMPUTE_MATMUL_PARTIAL_SUMS_H
+#define SHARDRT_COMPUTE_MATMUL_PARTIAL_SUMS_H
 
 #include "shardrt.h"
 

@@ -11,10 +11,10 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "library/batch.h"
+#include "library/library_call.h"
+#include "library/membership.h"
 #include "memory/array.h"
-#include "recipe/batch.h"
-#include "recipe/library_call.h"
-#include "recipe/membership.h"
 #include "reshard/allreduce.h"
 #include "system/numeric_state.h"
 #include "system/time_slice.h"

@@ -1,6 +1,6 @@
 /* batch.h - a batch as a program has it: arrays with names, counted. */
-#ifndef SHARDRT_RECIPE_BATCH_H
-#define SHARDRT_RECIPE_BATCH_H
+#ifndef SHARDRT_LIBRARY_BATCH_H
+#define SHARDRT_LIBRARY_BATCH_H
 
 #include "shardrt.h"
 

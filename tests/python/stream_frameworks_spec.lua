@@ -48,7 +48,7 @@ describe("a recipe's batches", function()
             -- JAX's own processes find each other at a port, also where mpirun starts them.
             local run, started = library.run, ("env MASTER_PORT=%s %s"):format(library.port(), python)
             if how == "callbacks" then run, started, processes = library.launch, python, processes or 1 end
-            local script = ("tests/library/stream_%s.py"):format(framework)
+            local script = ("tests/python/stream_%s.py"):format(framework)
             assert.same(wanted, lines_of(run, { started, script, devices, recipe, how, names }, processes))
           end
         end)

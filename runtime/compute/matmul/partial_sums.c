@@ -1,4 +1,4 @@
-#include "compute/reduce/partial_sums.h"
+#include "compute/matmul/partial_sums.h"
 
 #include "base/alloc.h"
 

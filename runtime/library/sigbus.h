@@ -1,6 +1,6 @@
 /* sigbus.h - a mapped file that is cut short while it is in use ends the job with its name. */
-#ifndef SHARDRT_RECIPE_SIGBUS_H
-#define SHARDRT_RECIPE_SIGBUS_H
+#ifndef SHARDRT_LIBRARY_SIGBUS_H
+#define SHARDRT_LIBRARY_SIGBUS_H
 
 #include "shardrt.h"
 

@@ -1,4 +1,4 @@
-#include "recipe/batch.h"
+#include "library/batch.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 -- long: 20 s
 -- A transport that a program in Python brings, here over files: without PyTorch, JAX and MPI.
 
-local cases = require "tests.support.python_cases"
+local cases = require "tests.support.python.cases"
 local expect = require "tests.support.expect"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"

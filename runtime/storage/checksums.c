@@ -1,4 +1,4 @@
-#include "storage/sums.h"
+#include "storage/checksums.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ enum { UNCHECKED, GOOD, BAD }; /* a page of the table */
 
 static const char magic[8] = "shrdsum1";
 
-struct sums_header {
+struct checksums_header {
   char magic[sizeof magic];
   char kind[KIND_BYTES];
   int64_t file_bytes;
@@ -35,8 +35,8 @@ struct sums_header {
   uint32_t crc; /* of this, with 0 here */
 };
 
-struct sums {
-  struct sums_of of;
+struct checksums {
+  struct checksums_of of;
   char *folder;             /* a copy, that of->folder is; NULL as it is */
   struct mapping map;       /* what was found; closed: nothing */
   _Atomic uint8_t *pages;   /* of what was found: UNCHECKED, GOOD or BAD */
@@ -53,35 +53,35 @@ static int64_t per_page(int32_t width) {
   return (PAGE - TAIL) / width;
 }
 
-static int64_t page_count(const struct sums_of *of) {
+static int64_t page_count(const struct checksums_of *of) {
   return (of->count + per_page(of->width) - 1) / per_page(of->width);
 }
 
-uint64_t sums_entry(uint32_t crc) {
+uint64_t checksums_entry(uint32_t crc) {
   return crc > SUMS_CONFLICT ? crc : crc + 2; /* two of four thousand million share an entry with another one */
 }
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static bool read_sums_header(const struct mapping *map, struct sums_header *out) {
+static bool read_sums_header(const struct mapping *map, struct checksums_header *out) {
   if (map->bytes < PAGE) return false;
   memcpy(out, map->data, sizeof *out);
-  struct sums_header unsigned_one = *out;
+  struct checksums_header unsigned_one = *out;
   unsigned_one.crc = 0;
   return memcmp(out->magic, magic, sizeof magic) == 0 && crc32c(0, &unsigned_one, sizeof unsigned_one) == out->crc;
 }
 
 /* Whether a table is of the file as it is, whatever is said about its parts. */
-static bool is_of(const struct sums_header *header, const struct sums_of *of) {
+static bool is_of(const struct checksums_header *header, const struct checksums_of *of) {
   return strncmp(header->kind, of->kind, KIND_BYTES) == 0 && header->file_bytes == (int64_t)of->file->bytes &&
          header->file_changed == of->file->changed;
 }
 
-static bool sums_fit(const struct mapping *cached, const void *context) {
-  const struct sums_of *of = context;
-  struct sums_header header;
+static bool checksums_fit(const struct mapping *cached, const void *context) {
+  const struct checksums_of *of = context;
+  struct checksums_header header;
   if (!read_sums_header(cached, &header) || !is_of(&header, of)) return false;
-  if (header.about != of->about) return true; /* which sums_open refuses */
+  if (header.about != of->about) return true; /* which checksums_open refuses */
   return header.count == of->count && header.width == of->width &&
          cached->bytes == (size_t)PAGE * (size_t)(1 + page_count(of));
 }
@@ -112,18 +112,18 @@ static void store_entry(uint8_t *table, int64_t at, int32_t width, uint64_t entr
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static struct cache_request request_of(const struct sums_of *of) {
+static struct cache_request request_of(const struct checksums_of *of) {
   return (struct cache_request){.path = of->path,
                                 .file = of->file,
                                 .folder = of->folder,
                                 .suffix = ".shardrt-index",
                                 .work_bytes = (size_t)of->count * (size_t)of->width,
-                                .fits = sums_fit,
+                                .fits = checksums_fit,
                                 .context = of};
 }
 
-static int check_about(const struct sums *self) {
-  struct sums_header header;
+static int check_about(const struct checksums *self) {
+  struct checksums_header header;
   if (self->map.data == NULL || !read_sums_header(&self->map, &header) || header.about == self->of.about)
     return SHARDRT_OK;
   return error_set(
@@ -133,7 +133,7 @@ static int check_about(const struct sums *self) {
       self->of.path, self->of.about, header.about);
 }
 
-static int make_sums(struct sums *self) {
+static int make_sums(struct checksums *self) {
   if (self->of.folder != NULL) {
     self->folder = alloc_text("%s", self->of.folder);
     if (self->folder == NULL) return ALLOC_FAILED;
@@ -147,7 +147,7 @@ static int make_sums(struct sums *self) {
   return self->pages != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static void drop_table(struct sums *self) {
+static void drop_table(struct checksums *self) {
   mapping_close(&self->map);
   alloc_free((void *)self->pages);
   alloc_free(atomic_load(&self->added));
@@ -156,8 +156,8 @@ static void drop_table(struct sums *self) {
   alloc_free(self);
 }
 
-int sums_open(const struct sums_of *of, struct sums **out) {
-  struct sums *self = alloc_zeros(1, sizeof *self);
+int checksums_open(const struct checksums_of *of, struct checksums **out) {
+  struct checksums *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   pthread_mutex_init(&self->saving, NULL);
   self->of = *of;
@@ -170,13 +170,13 @@ int sums_open(const struct sums_of *of, struct sums **out) {
   return SHARDRT_OK;
 }
 
-int64_t sums_made(const struct sums *self) {
-  struct sums_header header;
+int64_t checksums_made(const struct checksums *self) {
+  struct checksums_header header;
   return self->map.data != NULL && read_sums_header(&self->map, &header) ? header.made : 0;
 }
 
 /* What was found; a page that is damaged says nothing. */
-static uint64_t entry_of(const struct sums *self, int64_t part) {
+static uint64_t entry_of(const struct checksums *self, int64_t part) {
   if (self->map.data == NULL) return SUMS_UNKNOWN;
   const int64_t each = per_page(self->of.width), page = part / each;
   uint8_t state = atomic_load_explicit(&self->pages[page], memory_order_relaxed);
@@ -187,14 +187,14 @@ static uint64_t entry_of(const struct sums *self, int64_t part) {
   return state == GOOD ? load_sum(page_at(&self->map, page), part % each, self->of.width) : SUMS_UNKNOWN;
 }
 
-uint64_t sums_get(const struct sums *self, int64_t part) {
+uint64_t checksums_get(const struct checksums *self, int64_t part) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   const uint64_t entry = added != NULL ? load_sum(added, part, self->of.width) : SUMS_UNKNOWN;
   return entry != SUMS_UNKNOWN ? entry : entry_of(self, part);
 }
 
 /* Room for entries; NULL when out of memory. */
-static uint8_t *room_for_added(struct sums *self) {
+static uint8_t *room_for_added(struct checksums *self) {
   uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   if (added != NULL) return added;
   uint8_t *made = alloc_zeros((size_t)self->of.count, (size_t)self->of.width);
@@ -204,7 +204,7 @@ static uint8_t *room_for_added(struct sums *self) {
   return added;
 }
 
-int sums_put(struct sums *self, int64_t part, uint64_t entry) {
+int checksums_put(struct checksums *self, int64_t part, uint64_t entry) {
   uint8_t *added = room_for_added(self);
   if (added == NULL) return ALLOC_FAILED;
   store_entry(added, part, self->of.width, entry);
@@ -213,14 +213,14 @@ int sums_put(struct sums *self, int64_t part, uint64_t entry) {
 }
 
 /* Blocks are small, and what else has parts are not. */
-static bool is_due(const struct sums *self) {
+static bool is_due(const struct checksums *self) {
   const int64_t eighth = self->of.count / 8, least = self->of.width == 4 ? LEAST_BLOCKS : LEAST_PARTS;
   return atomic_load_explicit(&self->unsaved, memory_order_relaxed) >= (eighth > least ? eighth : least);
 }
 
 /* ---- saving ----------------------------------------------------------------------------------------------------- */
 
-static void note_trouble(const struct sums *self, int64_t part) {
+static void note_trouble(const struct checksums *self, int64_t part) {
   pthread_mutex_lock(&trouble_lock);
   if (trouble[0] == '\0')
     snprintf(trouble, sizeof trouble,
@@ -241,7 +241,7 @@ int shardrt_verify_finish(void) {
 
 /* One entry of the new table, of ours and of that which lies there now. Of another version of a part the newer one
  * counts, which is ours. */
-static uint64_t join_sums(const struct sums *self, int64_t part, uint64_t ours, uint64_t theirs) {
+static uint64_t join_sums(const struct checksums *self, int64_t part, uint64_t ours, uint64_t theirs) {
   if (ours == SUMS_UNKNOWN || ours == theirs) return theirs;
   if (theirs == SUMS_UNKNOWN || theirs == SUMS_CONFLICT) return theirs == SUMS_UNKNOWN ? ours : theirs;
   if (self->of.width == 8 && theirs >> 32 != ours >> 32) return ours;
@@ -250,13 +250,13 @@ static uint64_t join_sums(const struct sums *self, int64_t part, uint64_t ours, 
 }
 
 struct saved {
-  const struct sums *self;
+  const struct checksums *self;
   const struct mapping *there; /* the table in the place; closed: none */
 };
 
 static int write_page(const struct saved *s, int64_t page, struct newfile *out) {
   _Alignas(8) uint8_t room[PAGE] = {0};
-  const struct sums *self = s->self;
+  const struct checksums *self = s->self;
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire); /* something was put */
   const int64_t each = per_page(self->of.width), first = page * each;
   const bool there = s->there->data != NULL && check_page(s->there, page);
@@ -273,7 +273,7 @@ static int write_page(const struct saved *s, int64_t page, struct newfile *out) 
 }
 
 /* Whether the table in the place says all that was put, as another process of the job may have saved the same. */
-static bool says_all(const struct sums *self, const struct mapping *there) {
+static bool says_all(const struct checksums *self, const struct mapping *there) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   const int64_t each = per_page(self->of.width);
   for (int64_t page = 0; page < page_count(&self->of); page++) {
@@ -287,19 +287,19 @@ static bool says_all(const struct sums *self, const struct mapping *there) {
 }
 
 static int write_table(struct newfile *out, const struct mapping *there, const void *context) {
-  const struct sums *self = context;
+  const struct checksums *self = context;
   const struct saved s = {.self = self, .there = there};
   uint8_t room[PAGE] = {0};
-  struct sums_header before;
+  struct checksums_header before;
   if (there->data != NULL && read_sums_header(there, &before) && before.about != self->of.about)
     return error_set(SHARDRT_EFORMAT, "%s: what describes it changed, and its time did not", self->of.path);
   if (there->data != NULL && says_all(self, there)) return CACHE_AS_IT_IS;
-  struct sums_header header = {.file_bytes = (int64_t)self->of.file->bytes,
-                               .file_changed = self->of.file->changed,
-                               .count = self->of.count,
-                               .made = (int64_t)time(NULL),
-                               .width = self->of.width,
-                               .about = self->of.about};
+  struct checksums_header header = {.file_bytes = (int64_t)self->of.file->bytes,
+                                    .file_changed = self->of.file->changed,
+                                    .count = self->of.count,
+                                    .made = (int64_t)time(NULL),
+                                    .width = self->of.width,
+                                    .about = self->of.about};
   memcpy(header.magic, magic, sizeof magic);
   snprintf(header.kind, sizeof header.kind, "%s", self->of.kind);
   header.crc = crc32c(0, &header, sizeof header);
@@ -310,7 +310,7 @@ static int write_table(struct newfile *out, const struct mapping *there, const v
 }
 
 /* With the lock on `saving`. */
-static int save_sums(struct sums *self) {
+static int save_sums(struct checksums *self) {
   const int64_t unsaved = atomic_load_explicit(&self->unsaved, memory_order_relaxed);
   if (unsaved == 0) return SHARDRT_OK;
   const struct cache_request request = request_of(&self->of);
@@ -319,21 +319,21 @@ static int save_sums(struct sums *self) {
   return code;
 }
 
-int sums_save(struct sums *self) {
+int checksums_save(struct checksums *self) {
   pthread_mutex_lock(&self->saving);
   int code = save_sums(self);
   pthread_mutex_unlock(&self->saving);
   return code;
 }
 
-void sums_save_due(struct sums *self) {
+void checksums_save_due(struct checksums *self) {
   if (!is_due(self) || pthread_mutex_trylock(&self->saving) != 0) return;
   if (is_due(self)) save_sums(self);
   pthread_mutex_unlock(&self->saving);
 }
 
-void sums_close(struct sums *self) {
+void checksums_close(struct checksums *self) {
   if (self == NULL) return;
-  sums_save(self); /* what cannot be kept is found out again */
+  checksums_save(self); /* what cannot be kept is found out again */
   drop_table(self);
 }

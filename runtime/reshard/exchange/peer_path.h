@@ -1,14 +1,14 @@
-/* peer_transport.h - how data gets from the devices of one process to those of another: over links between their GPUs,
+/* peer_path.h - how data gets from the devices of one process to those of another: over links between their GPUs,
  * or through the host. Settled once, by all processes together, when something is first to go. */
-#ifndef SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
-#define SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_PEER_PATH_H
+#define SHARDRT_RESHARD_EXCHANGE_PEER_PATH_H
 
 #include "comm/collective.h"
 
-enum peer_transport_kind { PEERS_UNSETTLED, PEERS_LINKED, PEERS_BY_HOST };
+enum peer_path_kind { PEERS_UNSETTLED, PEERS_LINKED, PEERS_BY_HOST };
 
-struct peer_transport {
-  enum peer_transport_kind kind;
+struct peer_path {
+  enum peer_path_kind kind;
   int32_t devices; /* of each process */
   int32_t *ranks;  /* links: [process * devices + device] of its GPU among those of the job */
   char *pinned;    /* what data goes through in the host's memory, as it was last asked for */
@@ -21,16 +21,16 @@ struct peer_transport {
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
  * share one, where links cannot be opened or are another job's, or SHARDRT_LINKS is "off" in any, it is the host.
  * ECOMM, EDEVICE: the links could not be joined, or were broken before. */
-int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_t devices);
+int peer_path_settle(struct peer_path *c, struct collective *m, int32_t devices);
 /* Ends what is under way on the links, which are of no use from then on. */
-void peer_transport_break(struct peer_transport *c);
+void peer_path_break(struct peer_path *c);
 /* Memory that devices copy to and from, the same as last time if as much is wanted. It belongs to the peer transport.
  */
-int peer_transport_pinned(struct peer_transport *c, size_t bytes, char **out);
+int peer_path_pinned(struct peer_path *c, size_t bytes, char **out);
 /* Messages under way use it for good: the next to ask gets another. */
-void peer_transport_lose_pinned(struct peer_transport *c);
+void peer_path_lose_pinned(struct peer_path *c);
 /* What the user should know, once; NULL: nothing. It belongs to the peer transport. */
-const char *peer_transport_notice(struct peer_transport *c);
-void peer_transport_close(struct peer_transport *c);
+const char *peer_path_notice(struct peer_path *c);
+void peer_path_close(struct peer_path *c);
 
 #endif

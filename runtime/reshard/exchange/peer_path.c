@@ -1,4 +1,4 @@
-#include "reshard/exchange/peer_transport.h"
+#include "reshard/exchange/peer_path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,12 +82,12 @@ static void rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool
 
 /* ---- which way -------------------------------------------------------------------------------------------------- */
 
-static void choose_host(struct peer_transport *c, int32_t process, const char *reason) {
+static void choose_host(struct peer_path *c, int32_t process, const char *reason) {
   c->kind = PEERS_BY_HOST;
   if (process == 0) snprintf(c->notice, sizeof c->notice, "%s: data between processes goes through the host", reason);
 }
 
-static void choose_kind(struct peer_transport *c, const struct told *t, int32_t process, const bool *sharing) {
+static void choose_kind(struct peer_path *c, const struct told *t, int32_t process, const bool *sharing) {
   char reason[160], names[128];
   bool any = false;
   int32_t off = 0;
@@ -149,7 +149,7 @@ static int join_step(void *context, bool *done, bool *moved) {
   return links->join(j->id, j->all, j->own, j->devices, j->own_ranks);
 }
 
-static void list_own(const struct peer_transport *c, const struct collective *m, struct joining *j) {
+static void list_own(const struct peer_path *c, const struct collective *m, struct joining *j) {
   for (int64_t i = 0; i < (int64_t)m->count * c->devices; i++)
     if (c->ranks[i] >= j->all) j->all = c->ranks[i] + 1;
   for (int32_t d = 0; d < c->devices; d++) {
@@ -162,7 +162,7 @@ static void list_own(const struct peer_transport *c, const struct collective *m,
   }
 }
 
-static int join_links(struct peer_transport *c, struct collective *m) {
+static int join_links(struct peer_path *c, struct collective *m) {
   struct joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
   if (j.devices != NULL) {
     j.own_ranks = j.devices + c->devices;
@@ -172,7 +172,7 @@ static int join_links(struct peer_transport *c, struct collective *m) {
   if (code == SHARDRT_OK) {
     code = collective_until(m, &(struct collective_work){.step = join_step, .context = &j}, what, 0);
     if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
-    if (code < 0) peer_transport_break(c);
+    if (code < 0) peer_path_break(c);
   }
   alloc_free(j.devices);
   return code;
@@ -182,29 +182,29 @@ static int join_links(struct peer_transport *c, struct collective *m) {
 
 /* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. The devices are the process's
  * (platform/accelerator.h), and so is what links them; a second job learns from this that they are taken. */
-static const struct peer_transport *linked;
+static const struct peer_path *linked;
 
-static int take_links(const struct peer_transport *c) {
+static int take_links(const struct peer_path *c) {
   if (linked != NULL) return error_set(SHARDRT_EINVAL, "another job of this process has the links between its GPUs");
   int code = accelerator_get()->links->open();
   if (code == SHARDRT_OK) linked = c;
   return code;
 }
 
-static void give_links(struct peer_transport *c) {
+static void give_links(struct peer_path *c) {
   if (c->is_open) accelerator_get()->links->close();
   if (linked == c) linked = NULL;
   c->is_open = false;
 }
 
 /* That they cannot be opened here is no failure. */
-static void open_links(struct peer_transport *c, struct link_report *mine) {
+static void open_links(struct peer_path *c, struct link_report *mine) {
   mine->code = mine->is_off ? SHARDRT_OK : take_links(c);
   c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
 }
 
-static int compare_selves(struct peer_transport *c, struct collective *m, struct told *t) {
+static int compare_selves(struct peer_path *c, struct collective *m, struct told *t) {
   const size_t count = (size_t)t->processes * (size_t)t->devices;
   struct link_report *self = t->all == NULL ? NULL : (struct link_report *)(t->all + (size_t)t->processes * t->stride);
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
@@ -221,7 +221,7 @@ static int compare_selves(struct peer_transport *c, struct collective *m, struct
   return code;
 }
 
-int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_t devices) {
+int peer_path_settle(struct peer_path *c, struct collective *m, int32_t devices) {
   if (c->is_broken) return error_set(SHARDRT_ECOMM, "%s were given up when something failed on them before", what);
   if (c->kind != PEERS_UNSETTLED) return SHARDRT_OK;
   struct told t = {.processes = m->count,
@@ -236,18 +236,18 @@ int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_
   alloc_free(c->ranks); /* which nobody asks for */
   c->ranks = NULL;
   if (code < 0) c->kind = PEERS_UNSETTLED;
-  if (c->is_broken) return code; /* peer_transport_close has the rest */
+  if (c->is_broken) return code; /* peer_path_close has the rest */
   give_links(c);
   return code;
 }
 
-void peer_transport_break(struct peer_transport *c) {
+void peer_path_break(struct peer_path *c) {
   if (c->is_broken) return;
   accelerator_get()->links->abort();
   c->is_broken = true;
 }
 
-int peer_transport_pinned(struct peer_transport *c, size_t bytes, char **out) {
+int peer_path_pinned(struct peer_path *c, size_t bytes, char **out) {
   const struct accelerator *a = accelerator_get();
   if (c->pinned_bytes != bytes) {
     if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
@@ -263,21 +263,21 @@ int peer_transport_pinned(struct peer_transport *c, size_t bytes, char **out) {
   return SHARDRT_OK;
 }
 
-void peer_transport_lose_pinned(struct peer_transport *c) {
+void peer_path_lose_pinned(struct peer_path *c) {
   c->pinned = NULL;
   c->pinned_bytes = 0;
 }
 
-const char *peer_transport_notice(struct peer_transport *c) {
+const char *peer_path_notice(struct peer_path *c) {
   if (c->notice[0] == '\0' || c->is_told) return NULL;
   c->is_told = true;
   return c->notice;
 }
 
-void peer_transport_close(struct peer_transport *c) {
+void peer_path_close(struct peer_path *c) {
   const struct accelerator *a = accelerator_get();
   if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
   give_links(c);
   alloc_free(c->ranks);
-  *c = (struct peer_transport){0};
+  *c = (struct peer_path){0};
 }

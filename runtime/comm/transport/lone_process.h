@@ -1,22 +1,22 @@
-/* alone.h - what the environment says of a process that finds itself alone: whether it should be. */
-#ifndef SHARDRT_COMM_TRANSPORT_ALONE_H
-#define SHARDRT_COMM_TRANSPORT_ALONE_H
+/* lone_process.h - what the environment says of a process that finds itself alone: whether it should be. */
+#ifndef SHARDRT_COMM_TRANSPORT_LONE_PROCESS_H
+#define SHARDRT_COMM_TRANSPORT_LONE_PROCESS_H
 
 #include <stdbool.h>
 
 /* Whether a launcher of MPI programs started this process, so that MPI is asked for the others. */
-bool alone_has_launcher(void);
+bool lone_process_has_launcher(void);
 
 /* Which MPI's launcher it is, as far as the environment says: OpenMPI's own; one that speaks PMI, as MPICH's does; any
  * other, or one that says both, or nothing. */
-enum alone_launcher { ALONE_UNKNOWN, ALONE_OPENMPI, ALONE_PMI };
-enum alone_launcher alone_launcher(void);
+enum lone_process_launcher { ALONE_UNKNOWN, ALONE_OPENMPI, ALONE_PMI };
+enum lone_process_launcher lone_process_launcher(void);
 
 /* Whether the environment says where a PMIx server is: those that PMIx launchers start are told. */
-bool alone_has_pmix_server(void);
+bool lone_process_has_pmix_server(void);
 
 /* Why this process must not be alone. */
-struct alone_finding {
+struct lone_process_finding {
   char message[1024]; /* names the variable that says so and the command that works; "": it may be alone */
   int reason;         /* where in it stands, before a ";", that no MPI joined them; 0: nowhere */
   bool waits;         /* process 0 says it first, whereupon most launchers end all */
@@ -26,18 +26,18 @@ struct alone_finding {
 };
 
 /* Looks at the environment: before MPI does, which changes it. */
-void alone_look(struct alone_finding *out);
+void lone_process_look(struct lone_process_finding *out);
 
 /* Puts another reason in place of that: what is wrong with the MPI that would have joined them, as it is known. */
-void alone_blame(struct alone_finding *looked, const char *reason);
+void lone_process_blame(struct lone_process_finding *looked, const char *reason);
 
 /* For a process that no transport joined to others. ECOMM: a launcher started several. One that waits returns only when
  * process 0's message is surely out, as a launcher may end all with the first that ends; one that is quiet leaves an
  * empty message. */
-int alone_check(const struct alone_finding *looked);
+int lone_process_check(const struct lone_process_finding *looked);
 
 /* One line, static, for a process that nobody launched, in a batch job's allocation for several: what would use that.
  * NULL: there is nothing to say. */
-const char *alone_notice(void);
+const char *lone_process_notice(void);
 
 #endif

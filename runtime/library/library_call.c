@@ -1,4 +1,4 @@
-#include "recipe/library_call.h"
+#include "library/library_call.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
