@@ -78,10 +78,10 @@ typedef struct shardrt_job_info {
  * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
  * MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was begun in the process;
  * else that whose launcher started it. It is opened then, by a plug-in, as a shared library: libmpi.so.40 (OpenMPI),
- * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none. Before
- * shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
- * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets OpenMPI
- * start where it would complain. Programs that this one starts inherit them. */
+ * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none.
+ * Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
+ * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets
+ * OpenMPI start where it would complain. Programs that this one starts inherit them. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
 /* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
  * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM

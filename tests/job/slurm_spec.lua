@@ -70,7 +70,8 @@ describe("under Slurm", function()
 
   it("gives way three times and ends as if nothing had been", function()
     local script = files.slurp("docs/slurm.md"):match "under a Slurm of its own %-%->\n```sh\n(.-)\n```"
-    local path = files.write(folder, "train.sbatch", (script:gsub(" checkpoints\n", (" %s/checkpoints\n"):format(folder))))
+    local here = script:gsub(" checkpoints\n", (" %s/checkpoints\n"):format(folder))
+    local path = files.write(folder, "train.sbatch", here)
     local out = folder .. "/out"
     local job = submit(("-o %s %s"):format(out, path))
     for turn = 1, 3 do
@@ -80,7 +81,8 @@ describe("under Slurm", function()
     end
     wait_for(job, out, "of the test images are named rightly", 1)
     local text = files.slurp(out)
-    local undisturbed = mpi.shell(("%s run -n 4 --devices 2 recipes/train_fashion_mnist.lua"):format(mpi.program()), 120)
+    local command = mpi.program() .. " run -n 4 --devices 2 recipes/train_fashion_mnist.lua"
+    local undisturbed = mpi.shell(command, 120)
     assert.equal(0, undisturbed.status, undisturbed.output)
     assert.same(losses(undisturbed.stdout), losses(text))
     local _, began_again = text:gsub("goes on from step %d+", "")

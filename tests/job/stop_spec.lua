@@ -37,7 +37,8 @@ describe("a signal that asks a job to end", function()
   local function run(command, source, act)
     local recipe = files.write(folder, "recipe.lua", source)
     os.remove(folder .. "/given")
-    return mpi.shell(("%s %s %s %s & job=$!; until [ $(wc -l < %s/given || echo 0) -ge 30 ] || ! kill -0 $job; do sleep 0.05; done "
+    return mpi.shell(("%s %s %s %s & job=$!; "
+      .. "until [ $(wc -l < %s/given || echo 0) -ge 30 ] || ! kill -0 $job; do sleep 0.05; done "
       .. "2>/dev/null; %s; wait $job"):format(
       "env " .. mpi.environment, command, recipe, folder, folder, act), 60)
   end
@@ -62,7 +63,8 @@ describe("a signal that asks a job to end", function()
         for _, line in ipairs(steps()) do all[#all + 1] = line end
         if act ~= ":" then
           assert.equal(85, result.status, result.output)
-          local _, told = result.stderr:gsub("the job was stopped by SIG%u+%d? at step " .. #all .. ", which is saved in ", "")
+          local line = "the job was stopped by SIG%u+%d? at step " .. #all .. ", which is saved in "
+          local _, told = result.stderr:gsub(line, "")
           assert.equal(1, told, result.output)
           assert.is_nil(result.stderr:find("restart", 1, true), result.output)
           assert.is_nil(result.stderr:find("non-zero", 1, true), result.output)
@@ -142,7 +144,10 @@ describe("a signal that asks a job to end", function()
   end)
 
   it("is heard where only save() saves", function()
-    local source = HEAD .. "local saved = checkpoint() for batch in loader do train(batch) saved:save() end say 'the end'"
+    local source = HEAD .. [[
+      local saved = checkpoint()
+      for batch in loader do train(batch) saved:save() end
+      say "the end"]]
     local result = run(program .. " run -n 2", source, "kill -TERM $job")
     assert.equal(85, result.status, result.output)
     assert.is_nil(result.stdout:find "the end")

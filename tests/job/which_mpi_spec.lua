@@ -175,8 +175,8 @@ own.MPI_Finalize()
       for _, piece in ipairs { "finds itself alone", "shardrt run -n", ... } do contains(result.stderr, piece) end
     end
     local openmpi = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"
-    refused(openmpi, ("there is no OpenMPI plug-in, shardrt-openmpi.so, in %s, %s/../lib/shardrt or %s/shardrt: "):format(
-      folder, folder, folder), "OMPI_COMM_WORLD_SIZE is 2", "SHARDRT_MPI_PLUGIN names one")
+    local looked = "there is no OpenMPI plug-in, shardrt-openmpi.so, in %s, %s/../lib/shardrt or %s/shardrt: "
+    refused(openmpi, looked:format(folder, folder, folder), "OMPI_COMM_WORLD_SIZE is 2", "SHARDRT_MPI_PLUGIN names one")
     refused("PMI_SIZE=2 PMI_RANK=0", "there is no MPICH plug-in, shardrt-mpich.so", "PMI_SIZE is 2")
     -- PMIx says of the first process alone nothing but its name.
     refused("PMIX_RANK=0 PMIX_NAMESPACE=gone PMIX_SERVER_URI2=gone", "there is no OpenMPI plug-in", "PMIX_RANK is 0")

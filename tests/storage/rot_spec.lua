@@ -331,7 +331,8 @@ describe("blocks of a file", function()
     assert.equal(0, (index(path)))
     local once, always = npy(path, "once"), npy(path, true)
     local last = place(path, 64, 63) + ROW - 1
-    local first_of_last = math.floor((last - last % 4096 - place(path, 64, 0)) / ROW) -- whose end lies in the last block
+    -- Whose end lies in the last block.
+    local first_of_last = math.floor((last - last % 4096 - place(path, 64, 0)) / ROW)
     once:read(0, first_of_last)
     always:read(0, 64)
     flip(path, last, 1)

@@ -104,7 +104,8 @@ describe("a document's", function()
     local file = assert(io.open(folder .. "/shown.py", "wb"))
     file:write(block.before or "", "\n", block.text)
     file:close()
-    local command = environment .. with_framework(block) .. "PYTHONPATH=python SHARDRT_LIBRARY=build/libshardrt.so.0 python3 -B shown.py"
+    local command = environment .. with_framework(block)
+      .. "PYTHONPATH=python SHARDRT_LIBRARY=build/libshardrt.so.0 python3 -B shown.py"
     local result = mpi.shell(command, 180)
     assert.equal(0, result.status, result.output)
   end
