@@ -151,7 +151,7 @@ int shardrt_leave(void) {
   code = shardrt_job_close(job);
   if (code < 0) shardrt_job_abandon(job);
   clear();
-  return code;
+  return code < 0 ? code : shardrt_verify_finish();
 }
 
 void shardrt_abandon(void) {

@@ -26,7 +26,8 @@
  * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. */
 int shardrt_join(const shardrt_options *options);
 /* Leaves the job when all its processes have come here, and closes what is open. Whatever it returns, the process is
- * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. In no job: 0. */
+ * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. EFORMAT: another process or job read other
+ * bytes of a file than this one. In no job: 0. */
 int shardrt_leave(void);
 /* Leaves the job and waits for nobody, after an error or an interrupt; closes what is open. */
 void shardrt_abandon(void);

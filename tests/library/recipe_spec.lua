@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local expect = require "tests.support.expect"
+local files = require "tests.support.files"
 local json = require "cjson"
 local mpi = require "tests.support.mpi"
 
@@ -519,6 +520,29 @@ return { plain = loader {}, changed = loader { batch_transform = function(batch)
     walk("next", steps(plain), 100)
     walk("next in Lua", steps(changed), 100)
     for _, each in ipairs { plain, changed, recipe } do C.shardrt_close(each) end
+    assert.equal(0, C.shardrt_leave(), message())
+  end)
+
+  it("hears at the end of the job that another one read other bytes of a file", function()
+    local data = files.write(folder, "x.npy", files.npy { dict = files.dict("|u1", { 256, 64 }),
+      payload = files.bytes(256 * 64) })
+    os.execute("touch -d 2015-05-05 " .. data)
+    assert.equal(0, join(1))
+    local recipe = opened(write [[
+      local source = shardrt.source.npy { x = arg[1] }
+      return shardrt.loader { source = source, batch_size = 64, epochs = 1 }]], data)
+    repeat
+      local batch = next_batch(recipe)
+      if batch then C.shardrt_batch_free(batch) end
+    until not batch
+    local other = mpi.shell(("printf X | dd of=%s bs=1 seek=9000 conv=notrunc && touch -d 2015-05-05 %s && %s index %s")
+      :format(data, data, mpi.program(), data))
+    assert.equal(0, other.status, other.output)
+    C.shardrt_close(recipe)
+    assert.equal(C.SHARDRT_EFORMAT, C.shardrt_leave())
+    expect.contains(message(), "another process or job read other bytes than this one")
+    assert.is_true(C.shardrt_joined() == nil)
+    assert.equal(0, join(1)) -- which is told once
     assert.equal(0, C.shardrt_leave(), message())
   end)
 end)
