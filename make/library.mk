@@ -31,4 +31,5 @@ install-library: library
 	ln -sf libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so
 	install -D -m 644 $(BUILD)/libshardrt.a $(DESTDIR)$(PREFIX)/lib/libshardrt.a
 	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true # so that programs find it under /usr/local
 	sed 's|^prefix=.*|prefix=$(PREFIX)|' $(BUILD)/shardrt.pc > $(DESTDIR)$(PREFIX)/lib/pkgconfig/shardrt.pc

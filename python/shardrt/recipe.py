@@ -21,6 +21,8 @@ class _Opened:
 
     def __init__(self, path: str | os.PathLike[str], arguments: Sequence[str], options: job.Options) -> None:
         file = os.fsencode(path)
+        if isinstance(arguments, (str, bytes)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"args is a list of texts, as in args=[{arguments!r}], not one text")
         words = (ctypes.c_char_p * len(arguments))(*(os.fsencode(word) for word in arguments))
         out = ctypes.c_void_p()
         self.handles: dict[str, ctypes.c_void_p] = {"": out}
@@ -137,6 +139,12 @@ class Loader:
     def __bool__(self) -> bool:
         return True
 
+    def next_row(self) -> int:
+        """Where its next batch begins in the epoch; 0: a new epoch."""
+        epoch, row = ctypes.c_int64(), ctypes.c_int64()
+        check(library.recipe_tell(self._opened.get(self._name), ctypes.byref(epoch), ctypes.byref(row)))
+        return row.value
+
     def state_dict(self) -> dict[str, Any]:
         """Where it stands: numbers and texts, which JSON keeps, the same in every process. A batch that Ctrl-C kept
         from arriving is the next one."""
@@ -186,6 +194,11 @@ class Recipe(Loader):
         self.names = tuple(library.recipe_name(handle, i).decode() for i in range(count))
 
     def __getitem__(self, name: str) -> Loader:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"data[{name!r}]: loaders have names; `for batch in data` gives batches, and DataLoader takes "
+                "shardrt.torch.Batches(data)"
+            )
         self._opened.get(name)
         return Loader(self._opened, name)
 
@@ -253,11 +266,13 @@ def open(  # noqa: A001
     timeout: float | None = None,
     platform: str | None = None,
     transport: str | Transport | None = None,
+    handle_sigbus: bool | None = None,
 ) -> Recipe:
     """Runs a recipe that returns a loader, or a table of loaders by name. Every process of a job does.
 
     args: the recipe's `arg`. devices: of each process. timeout: seconds that another process is waited for.
     platform: "host" or "cuda". transport: how its processes find each other, by MPI where mpirun or srun started them;
-    "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own.
+    "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own. handle_sigbus: a data file that is cut short while it is read ends the
+    process with a line that names it, in place of "Bus error".
     """
-    return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport)))
+    return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport, handle_sigbus)))

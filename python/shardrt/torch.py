@@ -100,7 +100,7 @@ class Batches(IterableDataset["dict[str, Tensor]"]):  # pyright: ignore
 
     def _epoch(self) -> Iterator[dict[str, Any]]:
         for batch in self._loader:
-            is_last = self._loader.state_dict()["row"] == 0  # where the next batch begins
+            is_last = self._loader.next_row() == 0
             yield {name: tensor(array) for name, array in batch.items()}
             if is_last:
                 return

@@ -128,7 +128,8 @@ static int choose_transport(const shardrt_options *o, struct lone_process_findin
   *out = o->transport == SHARDRT_TRANSPORT_CALLBACKS && !o->planning ? &comm_callbacks : &comm_alone;
   if (o->planning || o->transport == SHARDRT_TRANSPORT_ALONE || *out == &comm_callbacks) return SHARDRT_OK;
   const bool is_asked = o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL;
-  return is_asked || lone_process_has_launcher() ? mpi_choice(o, looked, out) : SHARDRT_OK;
+  const bool is_sought = is_asked || lone_process_has_launcher() || mpi_choice_has_begun();
+  return is_sought ? mpi_choice(o, looked, out) : SHARDRT_OK;
 }
 
 /* How many processes are on this host, where the transport does not know. */

@@ -14,6 +14,7 @@
 
 /* Seconds: launchers send a signal to a process and to its group, or say it again. That is one request. */
 enum { AGAIN = 1 };
+enum { BY_SIGNAL = 128 }; /* exit statuses above it have the number of a signal */
 
 /* The handler calls only what signal-safety(7) lists. */
 static struct {
@@ -61,13 +62,15 @@ static void stop_signal(int number, siginfo_t *info, void *context) {
     errno = kept;
     return;
   }
-  const bool is_of_failure = number == SIGTERM && info->si_code <= 0 && info->si_pid == stop.launcher;
+  const bool is_of_failure =
+      number == SIGTERM && stop.launcher != 0 && info->si_code <= 0 && info->si_pid == stop.launcher;
   if (stop.speaks && is_second)
     stop_say(number, " came a second time and ended the job, before its checkpoint was saved\n");
   else if (stop.speaks && !is_of_failure)
     stop_say(number, " ended the job; no shardrt.checkpoint is open, so nothing was saved\n");
   signal(number, SIG_DFL);
-  raise(number); /* when this returns */
+  if (getpid() == 1) _exit(BY_SIGNAL + number); /* the first of a container does not end by a signal's default */
+  raise(number);                                /* when this returns */
   errno = kept;
 }
 

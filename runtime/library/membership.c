@@ -149,9 +149,12 @@ int shardrt_leave(void) {
   say_farewell();
   shardrt_job *job = membership.job;
   code = shardrt_job_close(job);
-  if (code < 0) shardrt_job_abandon(job);
+  if (code < 0)
+    shardrt_job_abandon(job);
+  else
+    code = shardrt_verify_finish();
   clear();
-  return code < 0 ? code : shardrt_verify_finish();
+  return code;
 }
 
 void shardrt_abandon(void) {

@@ -362,6 +362,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   NUMERIC_STATE_OF_C;
   struct opened *self = recipe->opened;
   int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
+  if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
   if (code == SHARDRT_OK) code = check_resting("shardrt_next", self, p);
   if (code == SHARDRT_OK && resting == NULL) code = begin_next(self, p);
   if (code < 0) return code;
@@ -397,6 +398,17 @@ int shardrt_state(shardrt_recipe *recipe, char **json) {
   if (code < 0) return code;
   struct opened *self = recipe->opened;
   return ask(self, p, "state", resting == self ? &self->parts[self->next_part].before : NULL, json);
+}
+
+int shardrt_tell(shardrt_recipe *recipe, int64_t *epoch, int64_t *row) {
+  int p = 0, code = check_call(recipe, "shardrt_tell", false, &p);
+  if (code < 0) return code;
+  const struct opened *self = recipe->opened;
+  const struct standing *before = &self->parts[p].before;
+  const bool rests = resting == self && self->next_part == p;
+  if (!rests) shardrt_loader_tell(self->parts[p].loader, epoch, row);
+  if (rests) *epoch = before->epoch, *row = before->row;
+  return SHARDRT_OK;
 }
 
 int shardrt_state_before(shardrt_recipe *recipe, char **json) {

@@ -84,6 +84,8 @@ const shardrt_array *shardrt_batch_find(const shardrt_batch *batch, const char *
  * loader that has a batch_transform, both this and shardrt_stats wait for that batch, which the next call gives. */
 int shardrt_state(shardrt_recipe *recipe, char **json);
 int shardrt_restore(shardrt_recipe *recipe, const char *json);
+/* Where one loader's next batch begins, without asking Lua: its epoch, and its row there (0: a new epoch begins). */
+int shardrt_tell(shardrt_recipe *recipe, int64_t *epoch, int64_t *row);
 /* Where one loader stood before its last batch, for a program that is interrupted after it took a batch and before it
  * used it; before the first one, and right after restoring: where it stands. */
 int shardrt_state_before(shardrt_recipe *recipe, char **json);

@@ -16,6 +16,7 @@
 #include "loader/worker_pool.h"
 #include "memory/array.h"
 #include "memory/buffer_pool.h"
+#include "system/numeric_state.h"
 #include "system/time_slice.h"
 #include "system/trace.h"
 
@@ -141,6 +142,7 @@ static int set_loader(shardrt_loader *self, const shardrt_loader_options *o) {
 }
 
 int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
+  NUMERIC_STATE_OF_C;
   int code = options_check(o);
   if (code != SHARDRT_OK) return code;
   struct cursor_rules rules = {.count = shardrt_source_count(o->source),
@@ -386,6 +388,7 @@ static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
 }
 
 int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
+  NUMERIC_STATE_OF_C;
   const int64_t start = trace_enter();
   if (start == 0) return next_batch(self, arrays);
   trace_span(start, start, trace_what(self, TRACE_READY, worker_pool_ended(self->workers, self->handed)));

@@ -28,6 +28,7 @@ local NAMES = { [1] = "SIGHUP", [2] = "SIGINT", [10] = "SIGUSR1", [12] = "SIGUSR
 ---@field takes_steps boolean # so that the end waits for it
 
 local watches = setmetatable({}, { __mode = "k" })
+local leader -- of them: the first that took a step, so the first in the recipe's loop; it alone asks
 local signal = 0 -- the one that asked, where all processes have agreed
 
 --- Begins to hear signals, for one checkpoint.
@@ -51,6 +52,7 @@ function stop.close(watch)
   end
   watch.listening = nil
   watches[watch] = nil
+  if leader == watch then leader = nil end
 end
 
 -- What the processes know together: the signal, if any, and when they ask next.
@@ -77,6 +79,8 @@ function stop.is_here(watch, caller, is_due)
   watch.takes_steps = true
   watch.since = watch.since + 1
   if watch.has_saved or signal ~= 0 then return not watch.has_saved end
+  leader = leader or watch
+  if watch ~= leader then return false end -- so that all save in the same turn of the loop
   if current.info.process_count == 1 then
     signal = C.shardrt_stop_asked()
   elseif is_due or watch.since >= watch.steps then

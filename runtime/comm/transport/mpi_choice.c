@@ -56,6 +56,18 @@ static const struct mpi *find_own(bool loaded) {
   return found;
 }
 
+/* Whether the program itself is linked with an MPI, by any other name, which it has begun. */
+static bool has_another(void) {
+  int (*initialized)(int *flag);
+  int flag = 0;
+  *(void **)&initialized = dlsym(RTLD_DEFAULT, "MPI_Initialized");
+  return initialized != NULL && initialized(&flag) == 0 && flag != 0;
+}
+
+bool mpi_choice_has_begun(void) {
+  return find_own(false) != NULL || has_another();
+}
+
 static int open_mpi(const struct mpi *mpi, const struct comm_transport **out) {
   const void *table;
   int code = plugin_open(&mpi->plugin, &table);
@@ -94,9 +106,16 @@ int mpi_choice(const shardrt_options *o, struct lone_process_finding *looked, co
   const struct mpi *own = find_own(o->mpi_comm != NULL);
   if (own != NULL) return open_mpi(own, out);
   if (o->mpi_comm != NULL)
-    return error_set(SHARDRT_EINVAL,
-                     "mpi_comm is set, but this process has no MPI that shardrt knows: libmpi.so.40 (OpenMPI), "
-                     "libmpi.so.12 (MPICH, Intel, Cray) or libmpich.so.12 (Debian's MPICH), as a shared library");
+    return error_set(
+        SHARDRT_EINVAL,
+        "mpi_comm is set, but this process has no MPI that shardrt knows: libmpi.so.40 (OpenMPI), "
+        "libmpi.so.12 (MPICH, Intel, cray-mpich-abi) or libmpich.so.12 (Debian's MPICH), as a shared library");
+  if (has_another())
+    return error_set(SHARDRT_ECOMM,
+                     "this process has begun an MPI that shardrt has no plug-in for: it knows libmpi.so.40 "
+                     "(OpenMPI), libmpi.so.12 and libmpich.so.12 (MPICH), as shared libraries; Cray's is "
+                     "the second of these by its module cray-mpich-abi; SHARDRT_TRANSPORT_CALLBACKS "
+                     "does with any");
   char problem[640] = "";
   *out = &comm_alone;
   if (lone_process_has_launcher()) *out = find_launchers(problem, sizeof problem);

@@ -2,6 +2,8 @@
 #ifndef SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
 #define SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
 
+#include <stdbool.h>
+
 #include "comm/transport/lone_process.h"
 #include "platform/comm.h"
 
@@ -10,5 +12,8 @@
  * launcher wants and that cannot be opened is noted in `looked`. EINVAL, ECOMM: MPI is asked for, and there is none. */
 int mpi_choice(const struct shardrt_options *options, struct lone_process_finding *looked,
                const struct comm_transport **out);
+/* Whether an MPI was begun in this process: it then counts, although no launcher is known to have started the process.
+ */
+bool mpi_choice_has_begun(void);
 
 #endif

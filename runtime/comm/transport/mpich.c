@@ -1,5 +1,5 @@
 // build: MPI plug-in
-/* mpich.c - what MPICH, and what has its binary interface (Intel, Cray, MVAPICH), says in the environment. */
+/* mpich.c - what MPICH, and what has its binary interface (Intel, MVAPICH, cray-mpich-abi), says in the environment. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
