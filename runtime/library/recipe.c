@@ -259,6 +259,7 @@ int shardrt_recipe_loader(shardrt_recipe *recipe, const char *name, shardrt_reci
 
 /* Whether `caller` may go on; *part becomes the one that is meant, -1 where that may be all of them. */
 static int check_call(const shardrt_recipe *recipe, const char *caller, bool takes_all, int *part) {
+  if (recipe == NULL) return error_set(SHARDRT_EINVAL, "%s: the recipe is NULL", caller);
   const struct opened *self = recipe->opened;
   int code = membership_check(caller);
   if (code < 0) return code;
@@ -360,9 +361,10 @@ static int end_next(struct opened *self, shardrt_batch **out) {
 
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   NUMERIC_STATE_OF_C;
-  struct opened *self = recipe->opened;
   int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
   if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
+  if (code < 0) return code;
+  struct opened *self = recipe->opened;
   if (code == SHARDRT_OK) code = check_resting("shardrt_next", self, p);
   if (code == SHARDRT_OK && resting == NULL) code = begin_next(self, p);
   if (code < 0) return code;
@@ -453,5 +455,6 @@ int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *m
   NUMERIC_STATE_OF_C;
   int code = membership_check("shardrt_allreduce");
   if (code == SHARDRT_OK) code = check_resting("shardrt_allreduce", NULL, -1);
+  if (code == SHARDRT_OK) shardrt_job_at(shardrt_joined(), "shardrt_allreduce");
   return code < 0 ? code : allreduce_run(shardrt_joined(), data, n, dtype, mesh, axis);
 }
