@@ -1,5 +1,6 @@
 /* guard.h - finds what changed in files that have no checksums of their own, though nobody wrote to them: their parts
- * are compared with the checksums that they had before (see checksums.h), and those of parts that were never read are noted.
+ * are compared with the checksums that they had before (see checksums.h), and those of parts that were never read are
+ * noted.
  *
  * A part is a block of 4 KiB of a mapped file, which is a page: so nothing is read from a disk for a check that would
  * not be read without it; or whatever its owner counts. */
