@@ -66,8 +66,13 @@ local environments = {
   standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s SHARDRT_CUDA_LIBRARIES=%s"):format(plugin, libraries),
 }
 local environment = environments[platform]
--- A sanitizer opens libraries by itself, and so not those that lie beside whoever asks for them.
-if os.getenv "SHARDRT_SANITIZER" then environment = environment and environment .. " LD_LIBRARY_PATH=" .. libraries end
+-- A sanitizer opens libraries by itself, and so not those that lie beside whoever asks for them. The plug-in is not among
+-- them: a process that is to be on the host would find it.
+if os.getenv "SHARDRT_SANITIZER" then
+  local linked = build .. "standin-libraries"
+  assert(os.execute(("mkdir -p %s && ln -sf %s/lib*.so* %s/"):format(linked, libraries, linked)) == 0)
+  environment = environment and environment .. " LD_LIBRARY_PATH=" .. linked
+end
 if not environment then
   io.stderr:write(("SHARDRT_TEST_PLATFORM is %s; it may be host, cuda or standin\n"):format(platform))
   os.exit(1)
