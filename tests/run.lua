@@ -66,8 +66,8 @@ local environments = {
   standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s SHARDRT_CUDA_LIBRARIES=%s"):format(plugin, libraries),
 }
 local environment = environments[platform]
--- A sanitizer opens libraries by itself, and so not those that lie beside whoever asks for them. The plug-in is not among
--- them: a process that is to be on the host would find it.
+-- A sanitizer opens libraries by itself, and so not those that lie beside whoever asks for them. The plug-in is not
+-- among them: a process that is to be on the host would find it.
 if os.getenv "SHARDRT_SANITIZER" then
   local linked = build .. "standin-libraries"
   assert(os.execute(("mkdir -p %s && ln -sf %s/lib*.so* %s/"):format(linked, libraries, linked)) == 0)
