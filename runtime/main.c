@@ -323,11 +323,16 @@ struct invocation {
   shardrt_trace *trace; /* NULL: none is recorded */
 };
 
-/* The end of the job: loaders end their threads with the state, before what these recorded is written. */
-static void leave(struct invocation *p, lua_State *L) {
+/* Loaders end their threads with the state, before what these recorded is written. */
+static int end_recipe(struct invocation *p, lua_State *L) {
   lua_close(L);
-  if (shardrt_trace_finish(p->trace) < 0 || shardrt_verify_finish() < 0 || shardrt_job_close(p->job) < 0)
-    shardrt_job_abort(p->job, 1, shardrt_error_message());
+  const int code = shardrt_trace_finish(p->trace);
+  return code < 0 ? code : shardrt_verify_finish();
+}
+
+/* The end of the job. */
+static void leave(struct invocation *p, lua_State *L) {
+  if (end_recipe(p, L) < 0 || shardrt_job_close(p->job) < 0) shardrt_job_abort(p->job, 1, shardrt_error_message());
 }
 
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
@@ -356,8 +361,7 @@ static int stop_job(lua_State *L) {
     leave(p, L);
     exit(STOP_STATUS);
   }
-  lua_close(L);
-  if (shardrt_trace_finish(p->trace) < 0 || shardrt_verify_finish() < 0 || shardrt_barrier(p->job, "the end") < 0)
+  if (end_recipe(p, L) < 0 || shardrt_barrier(p->job, "the end") < 0)
     shardrt_job_abort(p->job, 1, shardrt_error_message());
   shardrt_job_abort(p->job, STOP_STATUS, "");
   return 0; /* not reached */

@@ -29,14 +29,17 @@ static struct {
   } signals[3];
 } stop;
 
+const char *shardrt_stop_name(int32_t number) {
+  for (size_t i = 0; i < sizeof stop.signals / sizeof *stop.signals; i++)
+    if (stop.signals[i].number == number) return stop.signals[i].name;
+  return "a signal";
+}
+
 /* In one write, so that nothing comes between. */
 static void stop_say(int number, const char *what) {
   char line[192];
   size_t used = 0;
-  const char *name = "a signal";
-  for (size_t i = 0; i < sizeof stop.signals / sizeof *stop.signals; i++)
-    if (stop.signals[i].number == number) name = stop.signals[i].name;
-  const char *const texts[] = {"shardrt: ", name, what};
+  const char *const texts[] = {"shardrt: ", shardrt_stop_name(number), what};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     for (const char *at = texts[i]; *at != '\0' && used < sizeof line; at++) line[used++] = *at;
   const ssize_t written = write(STDERR_FILENO, line, used);

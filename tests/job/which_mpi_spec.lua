@@ -101,12 +101,13 @@ describe("the MPI of a process", function()
     local python = library.python()
     if not python then return pending "no shared library is built with sanitizers" end
     local script = files.write(folder, "own.py", [[
-import ctypes, sys
+import ctypes, os, sys
 own = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL)
 assert own.MPI_Init_thread(None, None, 1, ctypes.byref(ctypes.c_int())) == 0
 import shardrt
 with shardrt.open(sys.argv[2], devices=2) as data:
-    print(len(data), [shard.index[0].start for shard in next(iter(data))["x"].shards])
+    starts = [shard.index[0].start for shard in next(iter(data))["x"].shards]
+    os.write(1, f"{len(data)} {starts}\n".encode()) # at once: other processes' words come between two writes
 own.MPI_Finalize()
 ]])
     local stream = files.write(folder, "stream.lua", [[

@@ -99,23 +99,7 @@ with shardrt.open(recipe, devices=4) as data:
 ]=])
   end)
 
-  local TOGETHER = [=[
-transport = begin()
-def work(recipe=recipe, stop=None, **more):
-    with shardrt.open(recipe, transport=transport, **{"devices": 4, "timeout": 20, **more}) as data:
-        for step, batch in enumerate(data):
-            if step == stop:
-                break
-            yield batch
-def raised(kind, *pieces, **more):
-    try:
-        for _ in work(**more):
-            pass
-    except kind as problem:
-        for piece in pieces:
-            assert piece in str(problem), (piece, str(problem))
-        return problem
-    raise AssertionError(f"no {kind.__name__}")
+  local TOGETHER = "DEVICES = 4\n" .. cases.TOGETHER .. [=[
 def client():
     return jax._src.distributed.global_state.client
 ]=]

@@ -172,24 +172,7 @@ with shardrt.open(recipe, devices=1) as data:
 
   -- Over torch.distributed: what all processes must do alike, and what comes of it where one does not.
 
-  local TOGETHER = [=[
-transport = begin()
-def work(recipe=recipe, stop=None, **more):
-    with shardrt.open(recipe, transport=transport, **{"devices": 1, "timeout": 20, **more}) as data:
-        for step, batch in enumerate(data):
-            if step == stop:
-                break
-            yield batch
-def raised(kind, *pieces, **more):
-    try:
-        for _ in work(**more):
-            pass
-    except kind as problem:
-        for piece in pieces:
-            assert piece in str(problem), (piece, str(problem))
-        return problem
-    raise AssertionError(f"no {kind.__name__}")
-]=]
+  local TOGETHER = "DEVICES = 1\n" .. cases.TOGETHER
 
   it("compares processes over torch.distributed, and joins again after a failure", function()
     well("loader { epochs = 1, batch_size = tonumber(arg[1] or 8) }", TOGETHER .. [=[

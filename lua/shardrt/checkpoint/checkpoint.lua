@@ -239,8 +239,7 @@ local function save_here(inside, is_due)
   if not ends then return is_due end
   local is_last = stop.saved(inside.watch)
   collective.notice("%s: the job was stopped by %s at step %.0f, which is saved in %s; the same command goes on from "
-    .. "there",
-    fail.where() or "?", stop.name(), inside.steps, inside.dir)
+    .. "there", fail.where() or "?", stop.name(), inside.steps, inside.dir)
   if is_last and not inside.asks then stop.finish() end
   return true
 end

@@ -17,7 +17,6 @@ local SECONDS = 1 -- from one question to the next, about
 local NANOSECONDS = 1e9
 
 local Numbers = ffi.typeof "int64_t[?]"
-local NAMES = { [1] = "SIGHUP", [2] = "SIGINT", [10] = "SIGUSR1", [12] = "SIGUSR2", [15] = "SIGTERM" } -- of Linux
 
 ---@class shardrt.checkpoint.Watch
 ---@field steps integer # from one question to the next
@@ -108,7 +107,7 @@ end
 --- The name of the signal that all processes have agreed to end at; nil: none.
 ---@return string?
 function stop.name()
-  if signal ~= 0 then return NAMES[signal] or ("signal %d"):format(signal) end
+  if signal ~= 0 then return ffi.string(C.shardrt_stop_name(signal)) end
 end
 
 return stop

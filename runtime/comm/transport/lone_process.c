@@ -57,8 +57,8 @@ bool lone_process_has_launcher(void) {
 enum lone_process_launcher lone_process_launcher(void) {
   const bool is_pmi = is_set("PMI_RANK") || is_set("PMI_SIZE") || is_set("MV2_COMM_WORLD_SIZE");
   const bool is_pmix = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
-  if (is_set("OMPI_COMM_WORLD_SIZE")) return ALONE_OPENMPI;
-  return is_pmi && !is_pmix ? ALONE_PMI : ALONE_UNKNOWN;
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return LAUNCHER_OPENMPI;
+  return is_pmi && !is_pmix ? LAUNCHER_PMI : LAUNCHER_UNKNOWN;
 }
 
 /* ---- alone, and should not be ----------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@ bool lone_process_has_launcher(void);
 
 /* Which MPI's launcher it is, as far as the environment says: OpenMPI's own; one that speaks PMI, as MPICH's does; any
  * other, or one that says both, or nothing. */
-enum lone_process_launcher { ALONE_UNKNOWN, ALONE_OPENMPI, ALONE_PMI };
+enum lone_process_launcher { LAUNCHER_UNKNOWN, LAUNCHER_OPENMPI, LAUNCHER_PMI };
 enum lone_process_launcher lone_process_launcher(void);
 
 /* Whether the environment says where a PMIx server is: those that PMIx launchers start are told. */

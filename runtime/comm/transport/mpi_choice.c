@@ -84,7 +84,7 @@ static const struct comm_transport *find_launchers(char *problem, size_t room) {
   static const int either[] = {OPENMPI, MPICH, DEBIANS_MPICH, MPIS}, of_openmpi[] = {OPENMPI, MPIS},
                    of_pmi[] = {MPICH, DEBIANS_MPICH, OPENMPI, MPIS};
   const enum lone_process_launcher launcher = lone_process_launcher();
-  const int *order = launcher == ALONE_OPENMPI ? of_openmpi : launcher == ALONE_PMI ? of_pmi : either;
+  const int *order = launcher == LAUNCHER_OPENMPI ? of_openmpi : launcher == LAUNCHER_PMI ? of_pmi : either;
   const char *first = mpis[*order].plugin.name;
   bool is_open = false;
   for (; *order != MPIS; order++) {

@@ -38,6 +38,27 @@ def refused(kind, piece, call):
 
 ]]
 
+--- Of a script in several processes, which has `begin` and DEVICES: the batches of a loader over their own transport,
+--- and what a loop over these is to raise.
+cases.TOGETHER = [[
+transport = begin()
+def work(recipe=recipe, stop=None, **more):
+    with shardrt.open(recipe, transport=transport, **{"devices": DEVICES, "timeout": 20, **more}) as data:
+        for step, batch in enumerate(data):
+            if step == stop:
+                break
+            yield batch
+def raised(kind, *pieces, **more):
+    try:
+        for _ in work(**more):
+            pass
+    except kind as problem:
+        for piece in pieces:
+            assert piece in str(problem), (piece, str(problem))
+        return problem
+    raise AssertionError(f"no {kind.__name__}")
+]]
+
 --- Two functions that run scripts by `python`, with `head` before each: run(returns, body, o), where `recipe` is the
 --- path of a recipe that returns what `returns` says, o.processes times (nil: once, alone); and well(…), where the
 --- script must end well and say nothing on stderr.
