@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "comm/job.h"
 #include "layout/sharding.h"
 #include "memory/array_text.h"
@@ -85,7 +85,7 @@ static void add_devices(struct replicas *r, struct text *text, int64_t block, in
   for (int64_t p = 0; p < r->info->process_count; p++) {
     if (memchr(&r->devices[p * devices], true, (size_t)devices) == NULL || ++named > PROCESSES_NAMED) continue;
     char numbers[64];
-    list_range(numbers, sizeof numbers, "device", "devices", r->devices, p * devices, (p + 1) * devices);
+    number_text_range(numbers, sizeof numbers, "device", "devices", r->devices, p * devices, (p + 1) * devices);
     text_add(text, "%s%s (process %" PRId64 ")", named == 1 ? "" : ", ", numbers, p);
   }
   if (named > PROCESSES_NAMED) text_add(text, " and those of %" PRId64 " more processes", named - PROCESSES_NAMED);

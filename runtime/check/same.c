@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "comm/job.h"
 
 /* `given` is a number from each process, `others` has room for a mark for each. */
@@ -15,7 +15,7 @@ static int compare_given(const char *subject, const uint64_t *given, bool *other
   if (!any) return SHARDRT_OK;
   *differs = true;
   char names[512];
-  list_numbers(names, sizeof names, "process", "processes", others, count);
+  number_text(names, sizeof names, "process", "processes", others, count);
   return error_set(SHARDRT_EMISMATCH, "%s must be the same in every process; different from process 0: %s", subject,
                    names);
 }

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/list.h"
+#include "base/number_text.h"
 
 /* Seconds. */
 #define LISTEN 0.35 /* for others that fail, too */
@@ -53,11 +53,11 @@ struct quorum {
   bool is_unanimous; /* nobody fails with another message */
 };
 
-static void hear_others(struct heartbeat *n, uint64_t hash, struct quorum *q) {
-  heartbeat_receive(n);
+static void hear_others(struct notes *n, uint64_t hash, struct quorum *q) {
+  notes_receive(n);
   *q = (struct quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
   for (int32_t p = 0; p < n->count; p++) {
-    const struct heartbeat_peer *peer = &n->peers[p];
+    const struct notes_peer *peer = &n->peers[p];
     q->alike[p] = p == n->index || (peer->has_failed && peer->failed == hash);
     if (q->alike[p] && q->lowest < 0) q->lowest = p;
     if (q->alike[p] && peer->has_spoken && q->speaker < 0) q->speaker = p;
@@ -68,7 +68,7 @@ static void hear_others(struct heartbeat *n, uint64_t hash, struct quorum *q) {
 
 /* Waits, hearing others. Ends early where a process below `below` claims to print, or where all have failed and
  * `or_everyone`. */
-static void listen_to_others(struct heartbeat *n, uint64_t hash, struct quorum *q, double seconds, int32_t below,
+static void listen_to_others(struct notes *n, uint64_t hash, struct quorum *q, double seconds, int32_t below,
                              bool or_everyone) {
   double end = shardrt_clock() + seconds;
   do {
@@ -95,7 +95,7 @@ static void print_to_stderr(const char *text, size_t length) {
   }
 }
 
-static void print_message(const struct heartbeat *n, const bool *alike, const struct last_say *say) {
+static void print_message(const struct notes *n, const bool *alike, const struct last_say *say) {
   const char *message = say->message;
   if (message[0] == '\0') return;
   char who[256] = "";
@@ -105,7 +105,7 @@ static void print_message(const struct heartbeat *n, const bool *alike, const st
     if (count == n->count)
       snprintf(who, sizeof who, "all %d processes: ", n->count);
     else {
-      size_t used = list_numbers(who, sizeof who - 32, "process", "processes", alike, n->count);
+      size_t used = number_text(who, sizeof who - 32, "process", "processes", alike, n->count);
       snprintf(who + used, sizeof who - used, " of %d: ", n->count);
     }
   }
@@ -119,13 +119,13 @@ static void print_message(const struct heartbeat *n, const bool *alike, const st
 }
 
 /* Agrees with the others that fail on who prints: whether it is this process. */
-static bool has_the_word(struct heartbeat *n, const char *message, struct quorum *q) {
+static bool has_the_word(struct notes *n, const char *message, struct quorum *q) {
   uint64_t hash = message_hash(message);
-  heartbeat_send(n, &(struct comm_note){.kind = COMM_FAILED, .number = hash});
+  notes_send(n, &(struct comm_note){.kind = COMM_FAILED, .number = hash});
   listen_to_others(n, hash, q, LISTEN, n->count, true);
   if (q->speaker < 0 && q->lowest < n->index) listen_to_others(n, hash, q, DEFER, n->count, false);
   if (q->speaker >= 0) return false;
-  heartbeat_send(n, &(struct comm_note){.kind = COMM_SPEAKING, .number = hash});
+  notes_send(n, &(struct comm_note){.kind = COMM_SPEAKING, .number = hash});
   listen_to_others(n, hash, q, SETTLE, n->index, false);
   return q->speaker < 0 || q->speaker > n->index;
 }
@@ -135,7 +135,7 @@ static void rest_for(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void abort_job(struct heartbeat *n, int status, const struct last_say *say) {
+void abort_job(struct notes *n, int status, const struct last_say *say) {
   fflush(NULL);
   struct quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
   const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, say->message, &q);

@@ -2,7 +2,7 @@
 #ifndef SHARDRT_COMM_ABORT_JOB_H
 #define SHARDRT_COMM_ABORT_JOB_H
 
-#include "comm/heartbeat.h"
+#include "comm/notes.h"
 
 /* What is said, and done before the end. */
 struct last_say {
@@ -15,6 +15,6 @@ struct last_say {
 /* As shardrt_job_abort. Processes that fail within half a second of each other with the same message (whatever line of
  * the recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
  * printed once each. */
-void abort_job(struct heartbeat *n, int status, const struct last_say *say) __attribute__((noreturn));
+void abort_job(struct notes *n, int status, const struct last_say *say) __attribute__((noreturn));
 
 #endif

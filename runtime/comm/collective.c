@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "comm/report.h"
 #include "shardrt.h"
 #include "system/time_slice.h"
@@ -29,12 +29,12 @@ enum { ROUND = 1 << 22, LEAST_OF_EACH = 1 << 12 };
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
                     int32_t index, int32_t count, double timeout) {
   assert(count >= 1 && index >= 0 && index < count && timeout > 0);
-  struct heartbeat inbox = {0};
-  int code = heartbeat_open(&inbox, transport, endpoint, index, count);
+  struct notes inbox = {0};
+  int code = notes_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
   struct collective_slot *room = alloc_zeros(2 + 2 * (size_t)count, sizeof *room);
   if (room == NULL) {
-    heartbeat_close(&inbox);
+    notes_close(&inbox);
     return ALLOC_FAILED;
   }
   *m = (struct collective){.transport = transport,
@@ -42,7 +42,7 @@ int collective_open(struct collective *m, const struct comm_transport *transport
                            .index = index,
                            .count = count,
                            .timeout = timeout,
-                           .heartbeat = inbox,
+                           .notes = inbox,
                            .room = room,
                            .in_use = room,
                            .mine = room,
@@ -53,7 +53,7 @@ int collective_open(struct collective *m, const struct comm_transport *transport
 }
 
 void collective_close(struct collective *m) {
-  heartbeat_close(&m->heartbeat);
+  notes_close(&m->notes);
   alloc_free(m->rounds);
   alloc_free(m->room);
   *m = (struct collective){0};
@@ -115,13 +115,13 @@ const char *collective_place(const struct collective *m) {
 static void announce_wait(const struct collective *m, uint64_t sequence) {
   struct comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
   snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, collective_place(m));
-  heartbeat_send(&m->heartbeat, &note);
+  notes_send(&m->notes, &note);
 }
 
 /* Tells the others that this process moves data, so that they wait on, and hears what they said meanwhile. */
 static void announce_move(struct collective *m) {
-  heartbeat_send(&m->heartbeat, &(struct comm_note){.kind = COMM_MOVING, .number = m->sequence});
-  heartbeat_receive(&m->heartbeat);
+  notes_send(&m->notes, &(struct comm_note){.kind = COMM_MOVING, .number = m->sequence});
+  notes_receive(&m->notes);
 }
 
 static int refuse_abandoned(const char *what) {
@@ -137,13 +137,13 @@ static void give_way(struct patience *p) {
 
 static int work_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
   m->sequence++;
-  heartbeat_receive(&m->heartbeat);
+  notes_receive(&m->notes);
   double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
   bool announced = false, has_moved = false; /* one that moves waits only when that has ended for a while */
   const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
   struct patience p = patience_begin(spin);
   double told = p.looked;
-  uint64_t moves = m->heartbeat.moves;
+  uint64_t moves = m->notes.moves;
   for (;; give_way(&p)) {
     if (m->is_abandoned) return refuse_abandoned(what);
     bool done = false, moved = false;
@@ -162,10 +162,10 @@ static int work_until(struct collective *m, const struct collective_work *work, 
       told = p.looked;
       continue;
     }
-    if (p.waited >= p.spin) heartbeat_receive(&m->heartbeat);
-    if (m->heartbeat.moves != moves) p.quiet = 0;
-    moves = m->heartbeat.moves;
-    if (!announced && (p.waited >= patient || (!has_moved && m->heartbeat.waiting >= m->sequence))) {
+    if (p.waited >= p.spin) notes_receive(&m->notes);
+    if (m->notes.moves != moves) p.quiet = 0;
+    moves = m->notes.moves;
+    if (!announced && (p.waited >= patient || (!has_moved && m->notes.waiting >= m->sequence))) {
       announce_wait(m, m->sequence);
       announced = true;
     }
@@ -226,7 +226,7 @@ static void describe_steps(const struct collective_steps *steps, char *out, size
 static size_t describe_group(const struct collective *m, int32_t first, const bool *group, char *out, size_t size) {
   const struct collective_slot *slot = &m->last[first];
   char names[256], bytes[64] = "", steps[COLLECTIVE_STEP + 64] = "";
-  list_numbers(names, sizeof names, "process", "processes", group, m->count);
+  number_text(names, sizeof names, "process", "processes", group, m->count);
   for (int32_t p = 0; p < m->count; p++)
     if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
       snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);

@@ -11,7 +11,7 @@
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H
 
-#include "comm/heartbeat.h"
+#include "comm/notes.h"
 #include "platform/comm.h"
 
 enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 240 };
@@ -38,7 +38,7 @@ struct collective {
   struct comm_endpoint *endpoint; /* of the transport */
   int32_t index, count;
   double timeout;                /* seconds */
-  struct heartbeat heartbeat;    /* which says who else is waiting, once this takes long */
+  struct notes notes;            /* which says who else is waiting, once this takes long */
   char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;             /* how many gatherings were started, the same in every process */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */

@@ -238,7 +238,7 @@ void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
   if (job != NULL && job->collective.transport != NULL) {
     struct last_say say = job->last;
     say.message = message;
-    abort_job(&job->collective.heartbeat, status, &say);
+    abort_job(&job->collective.notes, status, &say);
   }
   /* In no job, or in one that has no transport any more. */
   fflush(NULL);

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "base/text.h"
 
 enum { GROUPS = 16 }; /* of processes in the same place, at most; the rest are counted */
@@ -20,11 +20,11 @@ struct sighting {
 
 /* One that waits is not missing, also where it waits in something that came before. */
 static bool is_silent(const struct collective *m, int32_t p) {
-  return p != m->index && m->heartbeat.peers[p].waiting == 0;
+  return p != m->index && m->notes.peers[p].waiting == 0;
 }
 
 static struct sighting sight_process(const struct collective *m, int32_t p, double now) {
-  const struct heartbeat_peer *peer = &m->heartbeat.peers[p];
+  const struct notes_peer *peer = &m->notes.peers[p];
   if (p == m->index) return (struct sighting){true, collective_place(m), NULL, now - m->came};
   if (!is_silent(m, p)) return (struct sighting){true, peer->where, NULL, now - peer->since};
   return (struct sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
@@ -70,7 +70,7 @@ static void add_places(struct text *text, const struct collective *m, bool *told
       if (one.seconds > all.seconds) all.seconds = one.seconds;
     }
     char names[256];
-    list_numbers(names, sizeof names, "process", "processes", group, m->count);
+    number_text(names, sizeof names, "process", "processes", group, m->count);
     add_sighting(text, names, &all, count > 1);
   }
   if (rest > 0) text_add(text, "\n  and %" PRId32 " processes elsewhere", rest);
@@ -93,7 +93,7 @@ static bool find_silent(const struct collective *m, const bool *awaited, bool *s
 static bool find_early(const struct collective *m, const bool *awaited, bool *early) {
   bool any = false;
   for (int32_t p = 0; p < m->count; p++) {
-    early[p] = awaited[p] && m->heartbeat.peers[p].waiting < m->sequence;
+    early[p] = awaited[p] && m->notes.peers[p].waiting < m->sequence;
     any = any || early[p];
   }
   return any;
@@ -113,12 +113,12 @@ static void add_missing(struct text *text, const struct collective *m, const str
   }
   bool any = find_silent(m, awaited, silent);
   char names[512] = "";
-  list_numbers(names, sizeof names, "process", "processes", silent, m->count);
+  number_text(names, sizeof names, "process", "processes", silent, m->count);
   if (any)
     text_add(text, "%s did not %s %s within %g seconds (stuck, cut off, or in need of a longer --timeout)", names,
              work->awaits == NULL ? "come to" : "go on with", what, m->timeout);
   else if (work->awaits == NULL && find_early(m, awaited, silent)) {
-    list_numbers(names, sizeof names, "process", "processes", silent, m->count);
+    number_text(names, sizeof names, "process", "processes", silent, m->count);
     text_add(text, "%s did not come to %s within %g seconds, but wait in something before it", names, what, m->timeout);
   } else if (work->awaits == NULL || names[0] == '\0')
     text_add(text, "%s did not end within %g seconds, though every process came to it", what, m->timeout);

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "base/size.h"
 #include "comm/job.h"
 #include "layout/mesh.h"

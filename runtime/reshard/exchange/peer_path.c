@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
+#include "base/number_text.h"
 #include "platform/accelerator.h"
 
 static const char what[] = "the links between the processes' GPUs";
@@ -103,7 +103,7 @@ static void choose_kind(struct peer_path *c, const struct told *t, int32_t proce
     return;
   }
   if (any) {
-    list_numbers(names, sizeof names, "process", "processes", sharing, t->processes);
+    number_text(names, sizeof names, "process", "processes", sharing, t->processes);
     snprintf(reason, sizeof reason, "GPUs are shared by %s", names);
     choose_host(c, process, reason);
   }

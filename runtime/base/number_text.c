@@ -1,4 +1,4 @@
-#include "base/list.h"
+#include "base/number_text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -7,8 +7,8 @@
 
 static const char more[] = ", …";
 
-size_t list_range(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t first,
-                  int64_t end) {
+size_t number_text_range(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t first,
+                         int64_t end) {
   assert(first <= end && size > sizeof more);
   int64_t count = 0;
   for (int64_t i = first; i < end; i++) count += chosen[i];
@@ -37,6 +37,6 @@ size_t list_range(char *out, size_t size, const char *one, const char *many, con
   return used;
 }
 
-size_t list_numbers(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n) {
-  return list_range(out, size, one, many, chosen, 0, n);
+size_t number_text(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n) {
+  return number_text_range(out, size, one, many, chosen, 0, n);
 }

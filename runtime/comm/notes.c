@@ -1,4 +1,4 @@
-#include "comm/heartbeat.h"
+#include "comm/notes.h"
 
 #include <assert.h>
 #include <string.h>
@@ -6,25 +6,25 @@
 #include "base/alloc.h"
 #include "shardrt.h"
 
-int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_endpoint *endpoint,
-                   int32_t index, int32_t count) {
-  struct heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
+int notes_open(struct notes *n, const struct comm_transport *transport, struct comm_endpoint *endpoint, int32_t index,
+               int32_t count) {
+  struct notes_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
   if (peers == NULL) return ALLOC_FAILED;
-  *n = (struct heartbeat){.transport = transport, .endpoint = endpoint, .index = index, .count = count, .peers = peers};
+  *n = (struct notes){.transport = transport, .endpoint = endpoint, .index = index, .count = count, .peers = peers};
   return SHARDRT_OK;
 }
 
-void heartbeat_close(struct heartbeat *n) {
+void notes_close(struct notes *n) {
   alloc_free(n->peers);
-  *n = (struct heartbeat){0};
+  *n = (struct notes){0};
 }
 
-void heartbeat_receive(struct heartbeat *n) {
+void notes_receive(struct notes *n) {
   int32_t from;
   struct comm_note note;
   while (n->peers != NULL && n->transport->receive_note(n->endpoint, &from, &note)) {
     assert(from >= 0 && from < n->count && from != n->index);
-    struct heartbeat_peer *peer = &n->peers[from];
+    struct notes_peer *peer = &n->peers[from];
     switch ((enum comm_note_kind)note.kind) {
     case COMM_WAITING:
       peer->waiting = note.number;
@@ -49,7 +49,7 @@ void heartbeat_receive(struct heartbeat *n) {
   }
 }
 
-void heartbeat_send(const struct heartbeat *n, const struct comm_note *note) {
+void notes_send(const struct notes *n, const struct comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
     if (p != n->index) n->transport->send_note(n->endpoint, p, note);
 }
