@@ -1,7 +1,8 @@
 # The Python package beside PyTorch (Debian's) and JAX (of PyPI, in an environment under build/): their specs, which
 # `make test` runs where it finds them, and the package's types, as who has neither sees them, too.
 
-PYTHON_SPECS := $(sort $(filter-out %/wheel_spec.lua,$(wildcard tests/python/*_spec.lua)) tests/library/stream_spec.lua tests/tree/docs_spec.lua)
+PYTHON_SPECS := $(sort $(filter-out %/wheel_spec.lua,$(wildcard tests/python/*_spec.lua)) tests/library/stream_spec.lua \
+                         tests/source_tree/docs_spec.lua)
 
 .PHONY: test-python
 test-python: deps $(BUILD)/python/made $(BUILD)/python-types/made

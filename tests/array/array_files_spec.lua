@@ -1,5 +1,5 @@
 -- Files of arrays that are not as they seem: bools of other bytes than 0 and 1, types that only look like shardrt's,
--- shapes that their storage cannot have (tests/data/odd_arrays.tar.gz, made by odd_arrays.py), and of several arrays
+-- shapes that their storage cannot have (tests/files/odd_arrays.tar.gz, made by odd_arrays.py), and of several arrays
 -- only the one that is named.
 
 local expect = require "tests.support.expect"
@@ -12,7 +12,7 @@ local ndarray, source, T = shardrt.ndarray, shardrt.source, shardrt.transform
 local folder
 setup(function()
   folder = files.folder()
-  assert(os.execute(("tar -xzf tests/data/odd_arrays.tar.gz -C '%s'"):format(folder)) == 0)
+  assert(os.execute(("tar -xzf tests/files/odd_arrays.tar.gz -C '%s'"):format(folder)) == 0)
 end)
 teardown(function() files.remove(folder) end)
 
@@ -185,7 +185,7 @@ describe("of files with several arrays or columns the named ones alone are looke
   local function little(n) return (ffi.string(ffi.new("uint64_t[1]", n), 8)) end
 
   it("in .npz files", function()
-    local odd = "tests/data/npz/odd.npz" -- a scalar, Python's objects, and arrays of other lengths beside x
+    local odd = "tests/files/npz/odd.npz" -- a scalar, Python's objects, and arrays of other lengths beside x
     assert.same({ "x" }, source.npz(odd, { fields = { "x" }, cache = folder }).names)
     assert.same({ 0, 1, 2, 3 }, source.npz(odd, { fields = { "x" }, cache = folder }):read(0, 4).x:to_table())
     for name, words in pairs { scalar = "is a single number", objects = "Python objects", none = 'no array "none"' } do

@@ -1,4 +1,4 @@
--- ArrayRecord files as their own writer makes them (tests/data/write_array_record.py): read back record by record;
+-- ArrayRecord files as their own writer makes them (tests/files/write_array_record.py): read back record by record;
 -- damaged, cut and lying ones; many files and processes; running out of memory.
 
 local ffi = require "ffi"
@@ -17,7 +17,7 @@ local key = ffi.new("uint64_t[4]", 0x2f696c6567656952ULL, 0x0a7364726f636572ULL,
   0x0a7364726f636572ULL)
 
 local BLOCK = 65536
-local data = "tests/data/array_record/"
+local data = "tests/files/array_record/"
 local written = {
   "uncompressed-1", "uncompressed-4", "brotli-1", "brotli-4", "zstd-1", "zstd-4", "snappy-1", "snappy-4", "default",
 }

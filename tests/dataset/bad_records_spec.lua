@@ -352,7 +352,7 @@ describe("damaged records", function()
 
   it("of array_record files are left out", function()
     local path = folder .. "/x.array_record"
-    shell("gunzip -c tests/data/array_record/zstd-1.array_record.gz > '%s'", path)
+    shell("gunzip -c tests/files/array_record/zstd-1.array_record.gz > '%s'", path)
     local clean = shardrt.source.array_record(path)
     local count = #clean
     local function payload_of(i)
@@ -394,8 +394,8 @@ describe("damaged records", function()
 
   -- A folder of two classes, of which three images are cut off.
   local function images()
-    shell("mkdir -p '%s/i/jpeg' '%s/i/png' && cp tests/data/images/jpeg/4*.jpg '%s/i/jpeg' && "
-      .. "cp tests/data/images/png/basn2*.png '%s/i/png'", folder, folder, folder, folder)
+    shell("mkdir -p '%s/i/jpeg' '%s/i/png' && cp tests/files/images/jpeg/4*.jpg '%s/i/jpeg' && "
+      .. "cp tests/files/images/png/basn2*.png '%s/i/png'", folder, folder, folder, folder)
     shell("cp -r '%s/i' '%s/good' && cd '%s' && truncate -s -40 i/jpeg/444.jpg && truncate -s 200 i/jpeg/420.jpg "
       .. "&& : > i/png/basn2c08.png && rm good/jpeg/444.jpg good/jpeg/420.jpg good/png/basn2c08.png", folder, folder,
       folder)
@@ -491,7 +491,7 @@ describe("damaged records", function()
       { shape = {}, dtype = "int32" })
     message = files.message(function() source:map { x = { own } }:readable() end)
     assert.truthy(message:find "of the recipe 0", message)
-    shell("mkdir -p '%s/f/a' && touch '%s/f/a/1.png' && cp tests/data/images/png/basn2c08.png '%s/f/a/2.png'", folder,
+    shell("mkdir -p '%s/f/a' && touch '%s/f/a/1.png' && cp tests/files/images/png/basn2c08.png '%s/f/a/2.png'", folder,
       folder, folder)
     source = shardrt.source.folder(folder .. "/f")
     os.remove(folder .. "/f/a/1.png")

@@ -1,4 +1,4 @@
--- CIFAR-10 and CIFAR-100, the binary versions (tests/data/cifar, made by cifar.py): whole, cut among devices, damaged,
+-- CIFAR-10 and CIFAR-100, the binary versions (tests/files/cifar, made by cifar.py): whole, cut among devices, damaged,
 -- cut, and what is no such file.
 
 local ffi = require "ffi"
@@ -7,7 +7,7 @@ local files = require "tests.support.files"
 local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
 
-local FOLDER = "tests/data/cifar/"
+local FOLDER = "tests/files/cifar/"
 local folder
 before_each(function()
   folder = files.folder()

@@ -59,12 +59,12 @@ describe("a csv file", function()
     end
   end)
 
-  -- What Python's csv makes of a text (tests/data/csv_cases.py), or an error where a row is longer than others, or
+  -- What Python's csv makes of a text (tests/files/csv_cases.py), or an error where a row is longer than others, or
   -- quotes do not end.
   it("has the rows and cells that Python's csv finds, or is refused", function()
     local function plain(hex) return (hex:gsub("%x%x", function(c) return string.char(tonumber(c, 16)) end)) end
     local same, ragged, open_quotes = 0, 0, 0
-    for line in io.lines "tests/data/lines/csv.txt" do
+    for line in io.lines "tests/files/lines/csv.txt" do
       local delimiter, text, shown = line:match "^(%S+) (%x*) (.*)$"
       delimiter, text = plain(delimiter), plain(text)
       local rows, equal = {}, true

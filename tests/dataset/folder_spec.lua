@@ -48,8 +48,8 @@ describe("source.folder", function()
   end)
 
   it("decodes into batches, and names the sample that is damaged", function()
-    os.execute(("mkdir -p %s/jpeg %s/png && cp tests/data/images/jpeg/4*.jpg %s/jpeg/ && "
-      .. "cp tests/data/images/png/basn2*.png %s/png/"):format(folder, folder, folder, folder))
+    os.execute(("mkdir -p %s/jpeg %s/png && cp tests/files/images/jpeg/4*.jpg %s/jpeg/ && "
+      .. "cp tests/files/images/png/basn2*.png %s/png/"):format(folder, folder, folder, folder))
     local function load()
       local seen = {}
       for batch in shardrt.loader {

@@ -1,4 +1,4 @@
--- Datasets of HDF5 files, as h5py writes them (tests/data/arrays.py): whole, by the box, damaged.
+-- Datasets of HDF5 files, as h5py writes them (tests/files/arrays.py): whole, by the box, damaged.
 
 local bit = require "bit"
 local boxes = require "tests.support.boxes"

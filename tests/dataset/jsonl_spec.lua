@@ -1,4 +1,4 @@
--- Lines of JSON: as Python's json writes them (tests/data/lines, made by lines.py), by hand, malformed, damaged, cut.
+-- Lines of JSON: as Python's json writes them (tests/files/lines, made by lines.py), by hand, malformed, damaged, cut.
 
 local ffi = require "ffi"
 local expect = require "tests.support.expect"
@@ -7,7 +7,7 @@ local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
 local ndarray, T = shardrt.ndarray, shardrt.transform
 
-local FOLDER, COUNT = "tests/data/lines/", 48
+local FOLDER, COUNT = "tests/files/lines/", 48
 local folder
 before_each(function() folder = files.folder() end)
 after_each(function() files.remove(folder) end)

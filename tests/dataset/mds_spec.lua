@@ -1,4 +1,4 @@
--- Folders of MDS shards as MosaicML's Streaming writes them (tests/data/write_mds.py): read back column by column;
+-- Folders of MDS shards as MosaicML's Streaming writes them (tests/files/write_mds.py): read back column by column;
 -- damaged, cut and lying ones; compressed ones; many processes; running out of memory.
 
 local ffi = require "ffi"
@@ -52,7 +52,7 @@ describe("MDS folders", function()
   after_each(function() files.remove(folder) end)
 
   local function copy(name)
-    assert(os.execute(("cp -r tests/data/mds/%s %s/"):format(name, folder)) == 0)
+    assert(os.execute(("cp -r tests/files/mds/%s %s/"):format(name, folder)) == 0)
     return folder .. "/" .. name
   end
 

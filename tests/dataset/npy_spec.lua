@@ -14,7 +14,7 @@ local descrs = {
   uint32 = "<u4", uint64 = "<u8", float16 = "<f2", bfloat16 = "<V2", float32 = "<f4", float64 = "<f8",
 }
 
-local DATA = "tests/data/" -- what numpy wrote; its README says how
+local DATA = "tests/files/" -- what numpy wrote; its README says how
 
 describe(".npy files", function()
   local folder

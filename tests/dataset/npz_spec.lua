@@ -1,4 +1,4 @@
--- .npz files as numpy and Python's zipfile write them (tests/data/npz, made by npz.py), with 64-bit directories, made
+-- .npz files as numpy and Python's zipfile write them (tests/files/npz, made by npz.py), with 64-bit directories, made
 -- by hand, lying, damaged and cut.
 
 local ffi = require "ffi"
@@ -10,7 +10,7 @@ local ndarray = shardrt.ndarray
 
 ffi.cdef "unsigned long crc32(unsigned long, const char *, unsigned);"
 
-local FOLDER = "tests/data/npz/"
+local FOLDER = "tests/files/npz/"
 local folder, cache
 before_each(function()
   folder = files.folder()

@@ -1,4 +1,4 @@
--- Arrays of .safetensors files as fields: what the reference implementation wrote (tests/data/arrays.py), by the box,
+-- Arrays of .safetensors files as fields: what the reference implementation wrote (tests/files/arrays.py), by the box,
 -- in several files, with every flipped bit found by the index beside the file.
 
 local bit = require "bit"

@@ -1,4 +1,4 @@
--- Tar archives: as webdataset, Python's tarfile (tests/data/records, made by records.py) and GNU tar write them,
+-- Tar archives: as webdataset, Python's tarfile (tests/files/records, made by records.py) and GNU tar write them,
 -- malformed, damaged and cut.
 
 local ffi = require "ffi"
@@ -7,7 +7,7 @@ local files = require "tests.support.files"
 local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
 
-local COUNT, FOLDER = 12, "tests/data/records/"
+local COUNT, FOLDER = 12, "tests/files/records/"
 local folder
 before_each(function() folder = files.folder() end)
 after_each(function() files.remove(folder) end)

@@ -1,4 +1,4 @@
--- TFRecord files: as tensorflow and the package tfrecord write them (tests/data/records, made by records.py),
+-- TFRecord files: as tensorflow and the package tfrecord write them (tests/files/records, made by records.py),
 -- malformed, damaged and cut.
 
 local ffi = require "ffi"
@@ -7,7 +7,7 @@ local shardrt = require "shardrt"
 
 pcall(ffi.cdef, "uint32_t crc32c(uint32_t before, const void *data, size_t bytes);")
 
-local COUNT, FOLDER = 12, "tests/data/records/"
+local COUNT, FOLDER = 12, "tests/files/records/"
 local folder
 before_each(function() folder = files.folder() end)
 after_each(function() files.remove(folder) end)
@@ -197,7 +197,7 @@ describe("source.tfrecord", function()
       ["zstd/shard.00000.mds.zstd"] = "made%.tfrecord: is compressed by zstd, and no TFRecord file: `zstd %-d` it",
       ["bz2/shard.00000.mds.bz2"] = "made%.tfrecord: is compressed by bzip2, and no TFRecord file: `bunzip2` it",
     } do
-      refused(files.slurp("tests/data/mds/" .. path), pattern)
+      refused(files.slurp("tests/files/mds/" .. path), pattern)
     end
     refused(files.slurp(FOLDER .. "ustar.tar"), "is a tar archive, and no TFRecord file: source%.tar reads its samples")
     for name, pattern in pairs {

@@ -1,4 +1,4 @@
--- Zarr arrays, v2 and v3, as zarr-python writes them (tests/data/arrays.py): whole, by the box, damaged.
+-- Zarr arrays, v2 and v3, as zarr-python writes them (tests/files/arrays.py): whole, by the box, damaged.
 
 local bit = require "bit"
 local boxes = require "tests.support.boxes"

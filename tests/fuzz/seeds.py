@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the seeds in tests/fuzz/corpus from the files in tests/data, with h5py (any Python that has it) for HDF5:
+"""Makes the seeds in tests/fuzz/corpus from the files in tests/files, with h5py (any Python that has it) for HDF5:
 
     python3 -m venv env && env/bin/pip install h5py && env/bin/python tests/fuzz/seeds.py
 
@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DATA = os.path.join(HERE, "..", "data")
+DATA = os.path.join(HERE, "..", "files")
 BETWEEN = b"\n--8<--\n"
 
 

@@ -34,7 +34,7 @@ describe("a program with libraries of its own", function()
   local folder = mpi.folder()
   setup(function()
     files.write(folder, "recipe.lua", RECIPE)
-    assert.equal(0, mpi.shell(("tar xzf tests/data/arrays.tar.gz -C %s data.h5"):format(folder)).status)
+    assert.equal(0, mpi.shell(("tar xzf tests/files/arrays.tar.gz -C %s data.h5"):format(folder)).status)
   end)
   teardown(function() mpi.remove(folder) end)
 

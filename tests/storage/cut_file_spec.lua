@@ -106,11 +106,11 @@ describe("a file of any format that is cut short between two reads", function()
   after_each(function() mpi.remove(folder) end)
 
   local function gunzip(from, name)
-    assert.equal(0, os.execute(("gzip -dc tests/data/%s > %s/%s"):format(from, folder, name)))
+    assert.equal(0, os.execute(("gzip -dc tests/files/%s > %s/%s"):format(from, folder, name)))
     return name
   end
   local function copy(from)
-    assert.equal(0, os.execute(("cp tests/data/%s %s"):format(from, folder)))
+    assert.equal(0, os.execute(("cp tests/files/%s %s"):format(from, folder)))
     return from:match "[^/]*$"
   end
   local function write(name, text)

@@ -23,10 +23,10 @@ local folder, cache, server
 
 setup(function()
   folder = boxes.unpack() -- arrays of zarr, hdf5, safetensors and .npy
-  assert(os.execute(("cp tests/data/records/* tests/data/cifar/data_batch_*.bin '%s'"):format(folder)) == 0)
-  assert(os.execute(("cp -r tests/data/mds tests/data/npz '%s'"):format(folder)) == 0)
+  assert(os.execute(("cp tests/files/records/* tests/files/cifar/data_batch_*.bin '%s'"):format(folder)) == 0)
+  assert(os.execute(("cp -r tests/files/mds tests/files/npz '%s'"):format(folder)) == 0)
   for _, name in ipairs { "zstd-4", "uncompressed-4", "examples" } do
-    local from = ("tests/data/array_record/%s.array_record.gz"):format(name)
+    local from = ("tests/files/array_record/%s.array_record.gz"):format(name)
     assert(os.execute(("gunzip -c %s >'%s/%s.array_record'"):format(from, folder, name)) == 0)
   end
   shardrt.ndarray.arange(BIG, "int32"):reshape { BIG / 6, 6 }:save(folder .. "/big.npy")

@@ -6,7 +6,7 @@ local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 
-local DATA = "tests/data/records/webdataset.tar"
+local DATA = "tests/files/records/webdataset.tar"
 local folder, path, index
 before_each(function()
   folder = files.folder()
@@ -97,14 +97,14 @@ describe("the index beside a file", function()
     os.execute("touch -d '2001-01-01' " .. path)
     check(open())
     assert.not_equal(first, files.slurp(index))
-    files.write(folder, "data.tar", files.slurp "tests/data/records/ustar.tar")
+    files.write(folder, "data.tar", files.slurp "tests/files/records/ustar.tar")
     assert.equal(3, #open())
   end)
 
   it("is made anew where it was made of another kind of file", function()
     check(open())
     os.remove(path)
-    os.execute(("cp -p tests/data/records/tensorflow.tfrecord %s"):format(path))
+    os.execute(("cp -p tests/files/records/tensorflow.tfrecord %s"):format(path))
     assert.equal(12, #shardrt.source.tfrecord(path))
   end)
 

@@ -98,7 +98,7 @@ end
 local function copy(folder, from) assert(os.execute(("cp -r %s '%s/'"):format(from, folder)) == 0) end
 
 local function arrays(folder, members)
-  assert(os.execute(("tar -xzf tests/data/arrays.tar.gz -C '%s' %s"):format(folder, members)) == 0)
+  assert(os.execute(("tar -xzf tests/files/arrays.tar.gz -C '%s' %s"):format(folder, members)) == 0)
 end
 
 local function zarr(name)
@@ -167,7 +167,7 @@ local formats = {
     local path = files.write(folder, "x-idx3-ubyte", files.idx(0x0B, { 50, 10, 10 }, files.bytes(10000)))
     return function(o) return source.idx({ x = path }, o) end
   end },
-  { "cifar", records("cifar", "tests/data/cifar/data_batch_1.bin") },
+  { "cifar", records("cifar", "tests/files/cifar/data_batch_1.bin") },
   { "hdf5 contiguous", hdf5("data.h5", "group/float32", "group/int16-big", "group/uint8", "compact") },
   { "hdf5 chunked", hdf5("v110.h5", "plain", "chunked", "grown", "single") },
   { "hdf5 gzip", hdf5("data.h5", "gzip", "shuffle", "big-gzip", "chunked") },
@@ -184,8 +184,8 @@ local formats = {
   { "zarr v3 crc32c", zarr "v3-crc" },
   { "zarr v3 sharded", zarr "v3-shard-plain-end" },
   { "zarr v3 sharded zstd", zarr "v3-shard-zstd-start" },
-  { "npz", records("npz", "tests/data/npz/stored.npz") },
-  { "npz deflated", records("npz", "tests/data/npz/deflated.npz") },
+  { "npz", records("npz", "tests/files/npz/stored.npz") },
+  { "npz deflated", records("npz", "tests/files/npz/deflated.npz") },
   { "safetensors", function(folder)
     arrays(folder, "data.safetensors")
     local path = folder .. "/data.safetensors"
@@ -194,20 +194,20 @@ local formats = {
       return source.safetensors(path, o)
     end
   end },
-  { "tar", records("tar", "tests/data/records/webdataset.tar") },
+  { "tar", records("tar", "tests/files/records/webdataset.tar") },
   { "csv", function(folder)
     local lines = { "id,x,name\n" }
     for i = 1, 400 do lines[i + 1] = ("%d,%d.5,word%d\n"):format(i, i * 7 % 1000, i) end
     local path = files.write(folder, "x.csv", table.concat(lines))
     return function(o) return source.csv(path, o) end
   end },
-  { "jsonl", records("jsonl", "tests/data/lines/python.jsonl", { id = "int64", x = "float64", text = "bytes" }) },
-  { "mds", records("mds", "tests/data/mds/raw", {
+  { "jsonl", records("jsonl", "tests/files/lines/python.jsonl", { id = "int64", x = "float64", text = "bytes" }) },
+  { "mds", records("mds", "tests/files/mds/raw", {
     number = "int64", text = "bytes", bytes = "bytes", json = "bytes", digits = "bytes", fixed = "int16",
     typed = { "float32", { -1 } }, free = { "uint8", { 2, -1 } },
   }) },
-  { "tfrecord", records("tfrecord", "tests/data/records/tensorflow.tfrecord") },
-  { "array_record", records("array_record", "tests/data/array_record/examples.array_record.gz") },
+  { "tfrecord", records("tfrecord", "tests/files/records/tensorflow.tfrecord") },
+  { "array_record", records("array_record", "tests/files/array_record/examples.array_record.gz") },
 }
 
 -- A file and a place in it; padding, which is zeros, is seldom chosen.
@@ -617,7 +617,7 @@ describe("what was unpacked into the cache", function()
   end)
 
   it("is looked at as other files are: npz", function()
-    copy(folder, "tests/data/npz/deflated.npz")
+    copy(folder, "tests/files/npz/deflated.npz")
     check(function() return source.npz(folder .. "/deflated.npz", { cache = folder .. "/cache", verify = true }) end)
   end)
 end)
@@ -669,7 +669,7 @@ end)
 describe("records under verify = \"once\"", function()
   it("are looked at when they are read first", function()
     local folder = files.folder()
-    local path = files.write(folder, "data.tar", files.slurp "tests/data/records/webdataset.tar")
+    local path = files.write(folder, "data.tar", files.slurp "tests/files/records/webdataset.tar")
     age(path)
     local once, always = source.tar(path, { verify = "once" }), source.tar(path, { verify = true })
     local all = all_of(once)
@@ -692,7 +692,7 @@ describe("shardrt index", function()
 
   it("goes through files, folders and arrays, and finds what is damaged, in one process or several", function()
     local path = rows_npy(folder, 5000)
-    copy(folder, "tests/data/records/webdataset.tar")
+    copy(folder, "tests/files/records/webdataset.tar")
     arrays(folder, "zarr/v2-zlib zarr/v3-shard-plain-end data.h5")
     age_all(folder)
     local status, output = index("--check " .. folder)

@@ -15,10 +15,10 @@ void reader_clear(void *reader);
 
 local boxes = {}
 
---- The files that tests/data/arrays.py made, in a folder of their own.
+--- The files that tests/files/arrays.py made, in a folder of their own.
 function boxes.unpack()
   local folder = files.folder()
-  assert(os.execute(("tar -xzf tests/data/arrays.tar.gz -C '%s'"):format(folder)) == 0)
+  assert(os.execute(("tar -xzf tests/files/arrays.tar.gz -C '%s'"):format(folder)) == 0)
   return folder
 end
 

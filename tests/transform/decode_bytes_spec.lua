@@ -33,8 +33,8 @@ local DTYPES = {
 describe("decode_npy", function()
   it("gives what numpy wrote, of every dtype and version", function()
     for name in pairs(DTYPES) do
-      local text = files.slurp("tests/data/" .. name .. ".npy")
-      local expected = ndarray.load("tests/data/" .. name .. ".npy")
+      local text = files.slurp("tests/files/" .. name .. ".npy")
+      local expected = ndarray.load("tests/files/" .. name .. ".npy")
       for _, shape in ipairs { { 2, 3 }, { -1, 3 }, { -1, -1 } } do
         local got = decode(text, T.decode_npy { dtype = name, shape = shape })
         assert.same(expected.shape, got.shape)
@@ -43,29 +43,29 @@ describe("decode_npy", function()
       end
     end
     for i, shape in ipairs { {}, { 5 }, { 0, 4 }, { 1, 2, 3, 4 } } do
-      local path = ("tests/data/shape%d.npy"):format(i - 1)
+      local path = ("tests/files/shape%d.npy"):format(i - 1)
       local got = decode(files.slurp(path), T.decode_npy { dtype = "int32", shape = shape })
       assert.equal(text_of(ndarray.load(path)), text_of(got))
     end
     for _, version in ipairs { 2, 3 } do
-      local text = files.slurp(("tests/data/version%d.npy"):format(version))
+      local text = files.slurp(("tests/files/version%d.npy"):format(version))
       assert.equal(5, tonumber(decode(text, T.decode_npy { dtype = "int64", shape = { 6 } }).data[5]))
     end
   end)
 
   it("refuses another dtype, shape, or file", function()
-    local text = files.slurp "tests/data/int16.npy"
+    local text = files.slurp "tests/files/int16.npy"
     refused(text, T.decode_npy { dtype = "int32", shape = { 2, 3 } },
       'sample 0, field "x": transform.decode_npy: an array of int16, not of int32')
     refused(text, T.decode_npy { dtype = "int16", shape = { 6 } }, "an array of 2 dimensions, not of 1")
     refused(text, T.decode_npy { dtype = "int16", shape = { 2, 4 } },
       "an array of size 3 in dimension 1, not of 4; -1 lets sizes differ")
     refused("no numpy", T.decode_npy { dtype = "int16", shape = {} }, "its bytes: is no .npy file")
-    refused(files.slurp "tests/data/big.npy", T.decode_npy { dtype = "int32", shape = { 6 } }, "big-endian")
+    refused(files.slurp "tests/files/big.npy", T.decode_npy { dtype = "int32", shape = { 6 } }, "big-endian")
   end)
 
   it("survives cuts at every length and flipped bits", function()
-    local text = files.slurp "tests/data/float32.npy"
+    local text = files.slurp "tests/files/float32.npy"
     local step = T.decode_npy { dtype = "float32", shape = { -1, -1 } }
     for length = 1, #text - 1 do refused(text:sub(1, length), step, "decode_npy") end
     for at = 1, #text do
@@ -149,7 +149,7 @@ end)
 describe("members of an archive", function()
   it("come into a batch as text, as arrays, as elements", function()
     local folder = files.folder()
-    local path = files.write(folder, "w.tar", files.slurp "tests/data/records/webdataset.tar")
+    local path = files.write(folder, "w.tar", files.slurp "tests/files/records/webdataset.tar")
     local source = shardrt.source.tar(path, { fields = { txt = "bytes", npy = "bytes", bin = "bytes", cls = "int64" } })
     local mesh = shardrt.make_mesh({ 2 }, { "x" })
     local P, s = shardrt.P, function(p) return shardrt.NamedSharding(mesh, p) end
@@ -178,7 +178,7 @@ describe("members of an archive", function()
   end)
 
   it("are given back where memory ends", function()
-    local text = files.slurp "tests/data/int16.npy"
+    local text = files.slurp "tests/files/int16.npy"
     local steps = {
       T.decode_npy { dtype = "int16", shape = { 2, -1 } }, T.decode_raw { dtype = "int16", shape = { -1 } },
     }

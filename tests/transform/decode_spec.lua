@@ -1,4 +1,4 @@
--- Images: decoded as Pillow decodes them (tests/data/images, made by images.py), whole and by the box, reduced,
+-- Images: decoded as Pillow decodes them (tests/files/images, made by images.py), whole and by the box, reduced,
 -- damaged.
 
 local ffi = require "ffi"
@@ -11,7 +11,7 @@ local ndarray, T = shardrt.ndarray, shardrt.transform
 
 ffi.cdef "uint32_t crc32c(uint32_t before, const void *data, size_t bytes);"
 
-local FOLDER = "tests/data/images/"
+local FOLDER = "tests/files/images/"
 local references = {}
 for line in io.lines(FOLDER .. "reference.txt") do
   local name, height, width, rgb, grey = line:match "^(%S+) (%d+) (%d+) (%x+) (%x+)$"

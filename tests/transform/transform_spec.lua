@@ -490,7 +490,7 @@ describe("cast", function()
 end)
 
 describe("resize", function()
-  local FOLDER = "tests/data/resize/"
+  local FOLDER = "tests/files/resize/"
 
   it("leaves an infinity and a NaN out of sums in which their weight is 0", function()
     -- Of 9 elements to 3, each is a sum of those less than 3 from its centre (1, 4, 7).

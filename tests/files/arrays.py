@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the small Zarr, HDF5 and safetensors files in tests/data/arrays, with the formats' own software:
+"""Writes the small Zarr, HDF5 and safetensors files in tests/files/arrays, with the formats' own software:
 
     python3 -m venv env && env/bin/pip install numpy 'zarr>=3' h5py safetensors
-    env/bin/python tests/data/arrays.py
+    env/bin/python tests/files/arrays.py
 
 What is read from them is compared with the .npy file of the same dtype.
 """

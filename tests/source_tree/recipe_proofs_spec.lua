@@ -2,10 +2,10 @@
 -- processes: 3 x 1
 -- processes: 1 x 4
 -- long: 40 s
--- Every recipe keeps what it promises, in every topology: tests/support/tree/recipe_proofs.lua watches it. (What each
--- says, and the one that needs a server, is in recipes_spec.lua.)
+-- Every recipe keeps what it promises, in every topology: tests/support/source_tree/recipe_proofs.lua watches it. (What
+-- each says, and the one that needs a server, is in recipes_spec.lua.)
 
-local recipe_proofs = require "tests.support.tree.recipe_proofs"
+local recipe_proofs = require "tests.support.source_tree.recipe_proofs"
 local shardrt = require "shardrt"
 
 local names = {}

@@ -1,4 +1,4 @@
-"""Makes tests/data/npz: archives by numpy.savez and savez_compressed, and by Python's zipfile, which tests/dataset/npz_spec.lua
+"""Makes tests/files/npz: archives by numpy.savez and savez_compressed, and by Python's zipfile, which tests/dataset/npz_spec.lua
 reads. What they hold is said again in the spec."""
 import io
 import os

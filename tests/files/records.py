@@ -1,4 +1,4 @@
-"""Makes tests/data/records: TFRecord files by tensorflow and by the package tfrecord, archives by webdataset and Python's
+"""Makes tests/files/records: TFRecord files by tensorflow and by the package tfrecord, archives by webdataset and Python's
 tarfile. Needs tensorflow, tfrecord, webdataset, numpy, pillow. What they hold is said again in the specs."""
 import io
 import os

@@ -1,4 +1,4 @@
-"""Makes tests/data/lines: lines of JSON by Python's json, and what their numbers are to the bit, by exact fractions."""
+"""Makes tests/files/lines: lines of JSON by Python's json, and what their numbers are to the bit, by exact fractions."""
 import json
 import os
 import random

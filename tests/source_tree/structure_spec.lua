@@ -213,7 +213,7 @@ describe("random cases", function()
   it("begin at tests/support/seed.lua, so that what failed can be seen again", function()
     local count = 0
     for _, file in ipairs(lines_of "grep -rlE --include='*_spec.lua' 'math[.]random' tests | sort") do
-      if file ~= "tests/tree/structure_spec.lua" then
+      if file ~= "tests/source_tree/structure_spec.lua" then
         local text = slurp(file)
         assert.truthy(text:find("math.randomseed(", 1, true), file)
         assert.equal(not FIXED[file], text:find("tests.support.seed", 1, true) ~= nil, file)

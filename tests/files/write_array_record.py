@@ -1,7 +1,7 @@
-"""Writes the files of tests/data/array_record, which tests/dataset/array_record_spec.lua reads:
+"""Writes the files of tests/files/array_record, which tests/dataset/array_record_spec.lua reads:
 
     pip install array_record==0.8.6 protobuf tensorflow
-    python3 tests/data/write_array_record.py tests/data/array_record
+    python3 tests/files/write_array_record.py tests/files/array_record
 
 Each is gzipped: an ArrayRecord file is at least 128 KiB, most of it zeros.
 """

@@ -6,7 +6,7 @@ local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 local nginx = require "tests.support.nginx"
 local platform = require "tests.support.platform"
-local recipe_proofs = require "tests.support.tree.recipe_proofs"
+local recipe_proofs = require "tests.support.source_tree.recipe_proofs"
 
 local function read(path)
   local file = assert(io.open(path, "rb"))

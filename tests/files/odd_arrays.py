@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/odd_arrays.tar.gz, with the formats' own software: bools that are bytes other than 0 and 1, as numpy
+"""Writes tests/files/odd_arrays.tar.gz, with the formats' own software: bools that are bytes other than 0 and 1, as numpy
 and h5py read them, HDF5 types that only look like shardrt's, and HDF5 files whose shape a spec changes. Read by
 tests/array/array_files_spec.lua.
 
     python3 -m venv env && env/bin/pip install numpy 'zarr>=3' h5py safetensors
-    env/bin/python tests/data/odd_arrays.py
+    env/bin/python tests/files/odd_arrays.py
 """
 import os
 import shutil

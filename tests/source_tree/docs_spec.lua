@@ -1,7 +1,7 @@
 -- long: 30 s
 -- What the documents show runs, and what they name is there: commands, Lua, links, headings, files, words, options.
 
-local documents = require "tests.support.tree.documents"
+local documents = require "tests.support.source_tree.documents"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -45,9 +45,9 @@ for file in "$(dirname "$PROGRAM")"/*.so "$(dirname "$PROGRAM")"/libshardrt.so.0
   ln -s "$file" build/
 done
 for name in docs examples lua python recipes runtime tests; do ln -s "$ROOT/$name" $name; done
-cp tests/data/int32.npy train/a.npy
-cp tests/data/uint16.npy train/b.npy
-tar xzf tests/data/arrays.tar.gz data.h5 zarr/v2-big
+cp tests/files/int32.npy train/a.npy
+cp tests/files/uint16.npy train/b.npy
+tar xzf tests/files/arrays.tar.gz data.h5 zarr/v2-big
 mv zarr/v2-big images.zarr
 head -c 100000 /dev/zero >corpus.bin
 echo "for _, device in ipairs(require('shardrt').local_devices()) do print(device) end" >recipe.lua

@@ -1,4 +1,4 @@
-"""Makes tests/data/cifar: batches of two records as https://www.cs.toronto.edu/~kriz/cifar.html describes the binary
+"""Makes tests/files/cifar: batches of two records as https://www.cs.toronto.edu/~kriz/cifar.html describes the binary
 versions. Byte k of picture i is (31 * i + 7 * k + k // 1024) % 256; its labels are i + 3, or i + 3 and 95 + i."""
 import os
 

@@ -1,6 +1,6 @@
-"""Writes tests/data/lines/csv.txt, which tests/dataset/csv_spec.lua reads: random tables, and what Python's csv makes of them.
+"""Writes tests/files/lines/csv.txt, which tests/dataset/csv_spec.lua reads: random tables, and what Python's csv makes of them.
 
-    python3 tests/data/csv_cases.py > tests/data/lines/csv.txt
+    python3 tests/files/csv_cases.py > tests/files/lines/csv.txt
 
 A line is a delimiter, a text, and its rows, all in hexadecimal: a row's cells end in ",", and it in ";"; empty rows,
 which csv.DictReader passes by, are left out.

@@ -1,7 +1,7 @@
-"""Writes the folders of tests/data/mds, which tests/dataset/mds_spec.lua reads:
+"""Writes the folders of tests/files/mds, which tests/dataset/mds_spec.lua reads:
 
     pip install mosaicml-streaming==0.13.0
-    python3 tests/data/write_mds.py tests/data/mds
+    python3 tests/files/write_mds.py tests/files/mds
 """
 import decimal
 import os

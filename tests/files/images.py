@@ -1,4 +1,4 @@
-"""Makes tests/data/images: JPEG files by Pillow and libjpeg-turbo's cjpeg, PNG files by Pillow and from libpng's
+"""Makes tests/files/images: JPEG files by Pillow and libjpeg-turbo's cjpeg, PNG files by Pillow and from libpng's
 PngSuite, and reference.txt: what Pillow decodes each to. Needs pillow, numpy, libjpeg-turbo-progs, and libpng's source
 (`apt source libpng1.6`): images.py FOLDER/libpng-1.6.39/contrib/pngsuite"""
 import glob
