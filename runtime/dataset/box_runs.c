@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "platform/device.h"
-#include "system/prefetch.h"
+#include "system/cache_fetch.h"
 
 enum {
   AHEAD = 2,          /* the sample after the next is asked for while one is copied; short ones overlap by themselves */
@@ -13,8 +13,8 @@ enum {
 
 __attribute__((always_inline)) static inline void ask_for(const struct box_runs *runs, const uint8_t *data,
                                                           const int64_t *samples, int64_t i, int64_t n) {
-  if (i + AHEAD < n && runs->box_bytes >= PREFETCH_BYTES)
-    prefetch_begin(data + (size_t)samples[i + AHEAD] * runs->sample_bytes);
+  if (i + AHEAD < n && runs->box_bytes >= CACHE_FETCH_BYTES)
+    cache_fetch_begin(data + (size_t)samples[i + AHEAD] * runs->sample_bytes);
 }
 
 struct box_runs box_runs_of(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {

@@ -17,7 +17,7 @@
 #define KERNEL_UNROLL          _Pragma("unroll") /* before a loop: all of it, so that its arrays are registers */
 /* Says that a block will soon read so many bytes, a multiple of 16, of which the first is within the 16 at `from`: one
  * of its threads does. GPUs before Hopper are not told. */
-static __device__ __forceinline__ void kernel_prefetch(const void *from, uint32_t bytes) {
+static __device__ __forceinline__ void kernel_cache_fetch(const void *from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from) & ~(size_t)15),
                "r"(bytes)

@@ -72,7 +72,7 @@ void autotune_set(struct autotune *self, const shardrt_loader_options *options, 
 /* At times there was no batch to make, at others none ready: those ahead do not bridge the uneven steps. Where there
  * always is one to make, the workers are too slow, and more batches ahead would only take more memory, as they do where
  * they were tried and did not help. */
-static bool look_ahead(shardrt_pace *pace, double waited, double full) {
+static bool change_prefetch(shardrt_pace *pace, double waited, double full) {
   if (pace->prefetch_fixed) return false;
   if (pace->prefetch_before != 0 && waited > HELPS * pace->waited_before) {
     pace->prefetch = pace->prefetch_before;
@@ -91,7 +91,7 @@ bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double fu
   if (waited > WAITS) {
     /* The recipe's core has nothing to do while that sleeps, so there may be a worker on it, too. */
     const int32_t cores = pace->most_workers, wanted = slept > SLEEPS || cores == 1 ? cores : cores - 1;
-    if (pace->workers_fixed || pace->workers >= wanted) return look_ahead(pace, waited, full);
+    if (pace->workers_fixed || pace->workers >= wanted) return change_prefetch(pace, waited, full);
     pace->workers = wanted;
     pace->workers_fixed = wanted == cores;
     return true;

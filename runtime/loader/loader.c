@@ -9,10 +9,10 @@
 #include "loader/batch.h"
 #include "loader/batch_reshard.h"
 #include "loader/budget.h"
+#include "loader/lookahead.h"
 #include "loader/plan/cursor.h"
 #include "loader/plan/mask.h"
 #include "loader/plan/options.h"
-#include "loader/prefetcher.h"
 #include "loader/worker_pool.h"
 #include "memory/array.h"
 #include "memory/buffer_pool.h"
@@ -50,7 +50,7 @@ struct shardrt_loader {
   int32_t narrays;               /* of a batch: the fields and perhaps the mask */
   shardrt_array **arrays;        /* room for them while they are made */
   struct worker_pool *workers;
-  struct prefetcher *prefetcher; /* reads ahead of the workers; NULL: nobody does */
+  struct lookahead *lookahead; /* reads ahead of the workers; NULL: nobody does */
   int64_t offered;
   int64_t handed;
   int64_t landed;
@@ -137,7 +137,7 @@ static int set_loader(shardrt_loader *self, const shardrt_loader_options *o) {
                            (self->plan->ntasks + self->autotune.group - 1) / self->autotune.group,
                            self->autotune.now.most_prefetch, run_tasks, self, &self->workers);
   if (code == SHARDRT_OK && self->plan->ntasks > 0) worker_pool_set_active(self->workers, self->autotune.now.workers);
-  if (code == SHARDRT_OK) code = prefetcher_new(self->plan, &self->rules, self->seed, self->shuffle, &self->prefetcher);
+  if (code == SHARDRT_OK) code = lookahead_new(self->plan, &self->rules, self->seed, self->shuffle, &self->lookahead);
   return code;
 }
 
@@ -172,7 +172,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
 
 void shardrt_loader_free(shardrt_loader *self) {
   if (self == NULL) return;
-  prefetcher_free(self->prefetcher); /* first these two: their threads use all the rest */
+  lookahead_free(self->lookahead); /* first these two: their threads use all the rest */
   worker_pool_free(self->workers);
   alloc_free((void *)self->arrays);
   alloc_free(self->fingerprints);
@@ -242,9 +242,9 @@ static int offer_batch(shardrt_loader *self) {
   worker_pool_offer(self->workers);
   self->offered++;
   cursor_advance(&self->ahead, &self->rules);
-  const struct prefetcher_view view = {
+  const struct lookahead_view view = {
       .first = self->handed, .place = self->place, .end = self->offered, .end_place = self->ahead};
-  prefetcher_tell(self->prefetcher, &view);
+  lookahead_tell(self->lookahead, &view);
   return SHARDRT_OK;
 }
 
@@ -266,7 +266,7 @@ static void drop_ahead(shardrt_loader *self) {
   for (; self->handed < self->offered; self->handed++) batch_close(batch_at(self, self->handed), self->plan);
   (void)land_batches(self, INT64_MAX); /* what fails here fails when its place is needed */
   self->ahead = self->place;
-  prefetcher_forget(self->prefetcher);
+  lookahead_forget(self->lookahead);
   assert(rounds_are_sound(self) && self->handed == self->offered);
 }
 
@@ -419,7 +419,7 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   out->prefetch = self->autotune.now.prefetch;
   out->read_size = self->plan->read_size;
   out->why = self->autotune.why;
-  prefetcher_stats(self->prefetcher, &out->bytes_ahead, &out->ahead);
+  lookahead_stats(self->lookahead, &out->bytes_ahead, &out->ahead);
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {

@@ -2,7 +2,7 @@
  * every transform is called once for many samples, so that samples of a few bytes cost little more than a loop over
  * them. */
 #include "base/alloc.h"
-#include "system/prefetch.h"
+#include "system/cache_fetch.h"
 #include "transform/chain.h"
 
 enum {
@@ -41,7 +41,7 @@ static int load_samples(const struct chain_batch *c) {
   int code = SHARDRT_OK;
   if (bytes >= SMALL_BYTES)
     code = source_find(c->base, c->chain->field, c->samples, c->n, &c->legs[0].box, c->reader, c->at, &there);
-  for (int64_t i = 0; i < c->n && there; i++) prefetch_begin(c->at[i]); /* they all begin at once */
+  for (int64_t i = 0; i < c->n && there; i++) cache_fetch_begin(c->at[i]); /* they all begin at once */
   if (code != SHARDRT_OK || there) return code;
   char *room = reader_room(c->reader, (size_t)c->n * bytes);
   if (room == NULL) return ALLOC_FAILED;

@@ -54,7 +54,7 @@ static inline std::function<void()> standin_call(cudaStream_t stream, Kernel ker
 }
 
 /* Reads the ends of it, so that it is memory that the kernel may read. */
-static inline void kernel_prefetch(const void *from, uint32_t bytes) {
+static inline void kernel_cache_fetch(const void *from, uint32_t bytes) {
   const volatile char *first = (const volatile char *)((uintptr_t)from & ~(uintptr_t)15);
   if (bytes == 0 || bytes % 16 != 0) standin_wrong("a kernel asks for %u bytes ahead", bytes);
   (void)first[0];

@@ -329,7 +329,7 @@ template <int32_t D> static __device__ __forceinline__ void fused_ask(const fuse
     const fused_operand &operand = self.operand[k];
     const uint32_t size = lanes_size(operand.dtype);
     if (operand.plain && operand.fours)
-      kernel_prefetch((const char *)operand.data + first * size, fused_tile<D> * size);
+      kernel_cache_fetch((const char *)operand.data + first * size, fused_tile<D> * size);
   }
 }
 

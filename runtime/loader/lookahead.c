@@ -1,4 +1,4 @@
-#include "loader/prefetcher.h"
+#include "loader/lookahead.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ static const double CALM_SECONDS = 0.05; /* from one look to the next while all 
 /* While `calm`, nothing was missing lately: the thread sleeps and has a look at one batch now and then. Else it goes
  * over all batches up to `far` beyond those that the workers have, and has those read of which something is missing.
  * What follows the lock is guarded by it; what comes before is the thread's own, but for `bytes`. */
-struct prefetcher {
+struct lookahead {
   const struct plan *plan;
   struct cursor_rules rules;
   uint64_t seed;
@@ -41,7 +41,7 @@ struct prefetcher {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t told;
-  struct prefetcher_view view;
+  struct lookahead_view view;
   bool has_view; /* it holds */
   bool lost;     /* `batch` and `at` are from before the loader went elsewhere */
   bool calm;
@@ -54,7 +54,7 @@ struct prefetcher {
 
 /* Adds what `count` of the real rows of a piece of the batch need, evenly spread over them; each, where `count` is how
  * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
-static void add_rows(struct prefetcher *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
+static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
                      int64_t count, bool reads) {
   int64_t samples[CHUNK];
   for (int64_t done = 0; done < count;) {
@@ -72,7 +72,7 @@ static void add_rows(struct prefetcher *self, int32_t field, const shardrt_box *
 }
 
 /* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
-static void add_batch(struct prefetcher *self, bool reads) {
+static void add_batch(struct lookahead *self, bool reads) {
   const struct plan *plan = self->plan;
   const bool whole = plan->pipeline == SHARDRT_GLOBAL;
   const int64_t batch_rows = cursor_rows(&self->at, &self->rules);
@@ -94,13 +94,13 @@ static void add_batch(struct prefetcher *self, bool reads) {
 }
 
 /* Looks at the batch at self->at; true: nothing was missing. */
-static bool is_found(struct prefetcher *self) {
+static bool is_found(struct lookahead *self) {
   epoch_order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
   add_batch(self, false);
   return !ahead_is_missing(self->ahead);
 }
 
-static void bring_batch(struct prefetcher *self) {
+static void bring_batch(struct lookahead *self) {
   add_batch(self, true);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
 }
@@ -108,8 +108,8 @@ static void bring_batch(struct prefetcher *self) {
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
 
 /* Goes to the next batch that is worth a look; false: there is none before the loader has told more. Locked. */
-static bool go_on(struct prefetcher *self) {
-  const struct prefetcher_view *view = &self->view;
+static bool go_on(struct lookahead *self) {
+  const struct lookahead_view *view = &self->view;
   if (!self->wanted || !self->has_view) return false;
   if (self->calm) { /* a batch that the workers were not set on yet */
     self->batch = view->end;
@@ -124,7 +124,7 @@ static bool go_on(struct prefetcher *self) {
 }
 
 /* Takes what was found into account. Locked. */
-static void note_found(struct prefetcher *self, bool found) {
+static void note_found(struct lookahead *self, bool found) {
   if (self->calm) {
     self->calm = found;
     self->wanted = !found;
@@ -143,9 +143,9 @@ static void note_found(struct prefetcher *self, bool found) {
   cursor_advance(&self->at, &self->rules);
 }
 
-static void *run_prefetcher(void *argument) {
+static void *run_lookahead(void *argument) {
   numeric_state_enter();
-  struct prefetcher *self = argument;
+  struct lookahead *self = argument;
   pthread_mutex_lock(&self->lock);
   while (!self->ending) {
     if (!go_on(self)) {
@@ -164,7 +164,7 @@ static void *run_prefetcher(void *argument) {
   return NULL;
 }
 
-void prefetcher_tell(struct prefetcher *self, const struct prefetcher_view *view) {
+void lookahead_tell(struct lookahead *self, const struct lookahead_view *view) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->view = *view;
@@ -176,7 +176,7 @@ void prefetcher_tell(struct prefetcher *self, const struct prefetcher_view *view
   pthread_mutex_unlock(&self->lock);
 }
 
-void prefetcher_forget(struct prefetcher *self) {
+void lookahead_forget(struct lookahead *self) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->has_view = false;
@@ -184,7 +184,7 @@ void prefetcher_forget(struct prefetcher *self) {
   pthread_mutex_unlock(&self->lock);
 }
 
-/* ---- one prefetcher --------------------------------------------------------------------------------------------- */
+/* ---- one lookahead ----------------------------------------------------------------------------------------------- */
 
 enum { AHEAD_OFF = -1 };
 
@@ -208,20 +208,20 @@ static int64_t far_of(const struct plan *plan) {
   return batches < 1 ? 1 : batches > MOST_BATCHES ? MOST_BATCHES : (int64_t)batches;
 }
 
-static int start_thread(struct prefetcher *self) {
-  const int problem = thread_start(&self->thread, run_prefetcher, self);
+static int start_thread(struct lookahead *self) {
+  const int problem = thread_start(&self->thread, run_lookahead, self);
   if (problem == 0) return SHARDRT_OK;
   return error_set(SHARDRT_ENOMEM, "the loader's thread that reads ahead cannot be started: %s", strerror(problem));
 }
 
-int prefetcher_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
-                   struct prefetcher **out) {
+int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
+                  struct lookahead **out) {
   int32_t way = AHEAD_OFF;
   int code = choose_way(&way);
   if (code < 0) return code;
   *out = NULL;
   if (way == AHEAD_OFF || plan->ntasks == 0) return SHARDRT_OK;
-  struct prefetcher *made = alloc_zeros(1, sizeof *made);
+  struct lookahead *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->plan = plan;
   made->rules = *rules;
@@ -246,7 +246,7 @@ int prefetcher_new(const struct plan *plan, const struct cursor_rules *rules, ui
   return code;
 }
 
-void prefetcher_free(struct prefetcher *self) {
+void lookahead_free(struct lookahead *self) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->ending = true;
@@ -259,7 +259,7 @@ void prefetcher_free(struct prefetcher *self) {
   alloc_free(self);
 }
 
-void prefetcher_stats(const struct prefetcher *self, int64_t *bytes, const char **way) {
+void lookahead_stats(const struct lookahead *self, int64_t *bytes, const char **way) {
   *bytes = self != NULL ? atomic_load(&self->bytes) : 0;
   *way = self != NULL ? ahead_way(self->ahead) : "off";
 }
