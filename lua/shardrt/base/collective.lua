@@ -42,6 +42,14 @@ function collective.gather(caller, kind, mine, count)
   return all
 end
 
+--- The same of whole numbers, of which each process gives as many.
+---@param caller string
+---@param numbers (number|ffi.cdata*)[]
+---@return ffi.cdata* # of int64_t
+function collective.gather_numbers(caller, numbers)
+  return collective.gather(caller, Numbers, Numbers(#numbers, numbers), #numbers)
+end
+
 --- Process 0's two whole numbers, in every process. Every process must call it alike.
 ---@param caller string
 ---@param a number|ffi.cdata*
@@ -49,7 +57,7 @@ end
 ---@return ffi.cdata*
 ---@return ffi.cdata*
 function collective.from_first(caller, a, b)
-  local all = collective.gather(caller, Numbers, Numbers(2, a, b), 2)
+  local all = collective.gather_numbers(caller, { a, b })
   return all[0], all[1]
 end
 

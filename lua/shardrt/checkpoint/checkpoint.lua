@@ -13,8 +13,8 @@ local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
-local directory = require "shardrt.checkpoint.directory"
 local fail = require "shardrt.base.error"
+local folder = require "shardrt.checkpoint.folder"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
@@ -119,26 +119,26 @@ local function save(self)
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
-    local found, _, problem = directory.look(self.folder)
+    local found, _, problem = folder.look(self.folder)
     for _, entry in ipairs(found) do
       if entry.step == self.steps then turn = entry.turn + 1 end
     end
-    number = directory.random_number()
+    number = folder.random_number()
     code = problem
-    if code >= 0 then code = C.shardrt_folder_make(self.folder, directory.temporary_name(self.steps, number)) end
+    if code >= 0 then code = C.shardrt_folder_make(self.folder, folder.temporary_name(self.steps, number)) end
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
-  local temporary = directory.temporary_name(self.steps, number)
-  local ok, problem = pcall(write_files, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
+  local temporary = folder.temporary_name(self.steps, number)
+  local ok, problem = pcall(write_files, self, caller, leaves, content, temporary, folder.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
   end
   if not is_first() then return end
-  directory.tidy(self.folder)
-  if self.keep then directory.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
+  folder.tidy(self.folder)
+  if self.keep then folder.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
 end
 
 -- ---- what is restored ----
@@ -146,7 +146,7 @@ end
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
 local function find_folder(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
-  if is_first() then found, _, code = directory.look(self.folder) end
+  if is_first() then found, _, code = folder.look(self.folder) end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   while true do
     local entry = found[#found - refused] or { step = -1, turn = 0 }
@@ -158,7 +158,7 @@ local function find_folder(self, caller)
       end
       return
     end
-    local name = directory.name(tonumber(step), tonumber(turn))
+    local name = folder.name(tonumber(step), tonumber(turn))
     local content, problem = manifest.read(caller, ("%s/%s"):format(self.dir, name))
     if content then return name, content end
     collective.notice("%s: %s is not used: %s", caller, name, problem)
@@ -337,7 +337,7 @@ local function open_folder(self, caller)
     if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
-  if is_first() then directory.tidy(self.folder) end
+  if is_first() then folder.tidy(self.folder) end
 end
 
 --- Checkpoints in a folder. Where it holds any, the newest complete one is restored at once: loaders go to where they

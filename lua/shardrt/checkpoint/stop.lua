@@ -16,8 +16,6 @@ local stop = {}
 local SECONDS = 1 -- from one question to the next, about
 local NANOSECONDS = 1e9
 
-local Numbers = ffi.typeof "int64_t[?]"
-
 ---@class shardrt.checkpoint.Watch
 ---@field steps integer # from one question to the next
 ---@field since integer # steps since the last one
@@ -58,7 +56,7 @@ end
 local function ask(watch, caller)
   local now = C.shardrt_clock()
   local each = (now - watch.clock) / watch.since * NANOSECONDS
-  local all = collective.gather(caller .. ": whether to go on", Numbers, Numbers(2, C.shardrt_stop_asked(), each), 2)
+  local all = collective.gather_numbers(caller .. ": whether to go on", { C.shardrt_stop_asked(), each })
   local slowest = 1
   for p = 0, current.info.process_count - 1 do
     signal = math.max(signal, tonumber(all[2 * p]))

@@ -47,7 +47,7 @@ end
 function transform.handle(t) return class.inside(t).handle end
 
 ---@class shardrt.transform.words
-local words = require "shardrt.data.builtin"(transform.new)
+local words = require "shardrt.data.transform_words"(transform.new)
 transform.words = words
 
 -- ---- in Lua --------------------------------------------------------------------------------------------------------

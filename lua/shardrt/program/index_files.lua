@@ -273,9 +273,9 @@ end
 -- Tells of each file that could not be gone through, by the first process that could not. Returns how many these are.
 local function tell_failures(work, all)
   local job = current.info
-  local mine, count = ffi.new("int64_t[?]", #all), 0
-  for i, entry in ipairs(all) do mine[i - 1] = entry.failure and 1 or 0 end
-  local flags = collective.gather("shardrt index: failures", ffi.typeof "int64_t[?]", mine, #all)
+  local mine, count = {}, 0
+  for i, entry in ipairs(all) do mine[i] = entry.failure and 1 or 0 end
+  local flags = collective.gather_numbers("shardrt index: failures", mine)
   for i, entry in ipairs(all) do
     local first = 0
     while first < job.process_count and flags[first * #all + i - 1] == 0 do first = first + 1 end
@@ -375,8 +375,7 @@ local function go_through_all(o, shows_progress)
   work.progress:clear()
   local processes = current.info.process_count
   local failures = tell_failures(work, all)
-  local mine = ffi.new("int64_t[3]", { work.damaged, work.unknown, work.progress.looked })
-  local numbers = collective.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
+  local numbers = collective.gather_numbers("shardrt index", { work.damaged, work.unknown, work.progress.looked })
   local damaged, unknown = sum_of(numbers, processes, 3, 0), sum_of(numbers, processes, 3, 1)
   if collective.is_first() then
     io.stdout:write(("%d file%s, %s %s%s%s%s\n"):format(#all, #all == 1 and "" or "s",

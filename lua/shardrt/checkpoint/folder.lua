@@ -9,7 +9,7 @@ fail.own()
 
 ffi.cdef "long getrandom(void *buffer, size_t bytes, unsigned flags);"
 
-local directory = {}
+local folder = {}
 
 local Numbers = ffi.typeof "int64_t[?]"
 
@@ -17,7 +17,7 @@ local Numbers = ffi.typeof "int64_t[?]"
 ---@param step integer
 ---@param turn integer # 0; above: the step was saved again
 ---@return string
-function directory.name(step, turn)
+function folder.name(step, turn)
   return ("step-%010.0f"):format(step) .. (turn > 0 and (".%d"):format(turn) or "")
 end
 
@@ -25,24 +25,24 @@ end
 ---@param step integer
 ---@param number integer|ffi.cdata* # by which no other is called
 ---@return string
-function directory.temporary_name(step, number) return (".step-%010.0f.%s.tmp"):format(step, bit.tohex(number)) end
+function folder.temporary_name(step, number) return (".step-%010.0f.%s.tmp"):format(step, bit.tohex(number)) end
 
 --- A number that no other process picks.
 ---@return ffi.cdata*
-function directory.random_number()
+function folder.random_number()
   local number = Numbers(1)
   ffi.C.getrandom(number, 8, 0)
   return number[0]
 end
 
 --- Process 0: the checkpoints in the folder, oldest first; and the names of what was not completed, or half removed.
----@param folder ffi.cdata*
+---@param handle ffi.cdata*
 ---@return {step: integer, turn: integer}[]
 ---@return string[]
 ---@return integer # an error's code, or 0
-function directory.look(folder)
+function folder.look(handle)
   local out, found, left = ffi.new "shardrt_buffer *[1]", {}, {}
-  local code = C.shardrt_folder_names(folder, out)
+  local code = C.shardrt_folder_names(handle, out)
   if code < 0 then return found, left, code end
   local names = ffi.string(C.shardrt_buffer_data(out[0]), C.shardrt_buffer_bytes(out[0]))
   C.shardrt_buffer_free(out[0])
@@ -50,7 +50,7 @@ function directory.look(folder)
     local step, turn = name:match "^step%-(%d+)%.?(%d*)$"
     if step then
       step, turn = tonumber(step), tonumber(turn) or 0
-      if name == directory.name(step, turn) then found[#found + 1] = { step = step, turn = turn } end
+      if name == folder.name(step, turn) then found[#found + 1] = { step = step, turn = turn } end
     elseif name:match "^%.step%-%d+%.%x+%.tmp$" then
       left[#left + 1] = name
     end
@@ -60,25 +60,25 @@ function directory.look(folder)
 end
 
 -- Process 0: the space is wanted back, but the job is well without.
-local function remove(folder, name)
-  local code = C.shardrt_folder_remove(folder, name)
+local function remove(handle, name)
+  local code = C.shardrt_folder_remove(handle, name)
   if code < 0 then collective.notice("checkpoint: %s; it takes up space, and nothing else", fail.message(code)) end
 end
 
 --- Process 0: removes what killed runs left behind.
----@param folder ffi.cdata*
-function directory.tidy(folder)
-  local _, left = directory.look(folder)
-  for _, name in ipairs(left) do remove(folder, name) end
+---@param handle ffi.cdata*
+function folder.tidy(handle)
+  local _, left = folder.look(handle)
+  for _, name in ipairs(left) do remove(handle, name) end
 end
 
 --- Process 0: removes all checkpoints but the one that was just saved, and the newest of those before it. Any of a
 --- later step was found damaged, or the job would have gone on from it.
----@param folder ffi.cdata*
+---@param handle ffi.cdata*
 ---@param saved {step: integer, turn: integer}
 ---@param keep integer # how many stay
-function directory.keep(folder, saved, keep)
-  local found, older = directory.look(folder), 0
+function folder.keep(handle, saved, keep)
+  local found, older = folder.look(handle), 0
   for i = #found, 1, -1 do
     local entry = found[i]
     local is_saved = entry.step == saved.step and entry.turn == saved.turn
@@ -86,11 +86,11 @@ function directory.keep(folder, saved, keep)
     if not later and not is_saved then older = older + 1 end
     if later or older >= keep then
       -- It is never half there under its own name.
-      local name = directory.temporary_name(entry.step, directory.random_number())
-      local code = C.shardrt_folder_rename(folder, directory.name(entry.step, entry.turn), name)
-      if code < 0 then collective.notice("checkpoint: %s", fail.message(code)) else remove(folder, name) end
+      local name = folder.temporary_name(entry.step, folder.random_number())
+      local code = C.shardrt_folder_rename(handle, folder.name(entry.step, entry.turn), name)
+      if code < 0 then collective.notice("checkpoint: %s", fail.message(code)) else remove(handle, name) end
     end
   end
 end
 
-return directory
+return folder
