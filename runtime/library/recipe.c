@@ -28,7 +28,7 @@ struct standing {
 };
 
 /* A loader that a recipe returned. */
-struct part {
+struct recipe_loader {
   char *name;              /* "" where it is alone */
   shardrt_loader *loader;  /* C's; until it is settled, the one that the last look found */
   bool is_direct;          /* it gives the batches by itself; else Lua does */
@@ -43,14 +43,14 @@ struct part {
 
 /* A recipe that was run. Its handles own it together, and the job does until it is left: so only the thread that joined
  * ends it, and whoever is the last gives back its memory. */
-struct opened {
+struct open_recipe {
   struct membership_guest guest; /* of the job; the first member */
   atomic_int owners;
   struct library library; /* has no state where the job was left */
   int count;
-  struct part *parts;
+  struct recipe_loader *loaders;
   struct time_slice *slice; /* in which calls of shardrt_next are made that may rest; NULL: there was none */
-  int next_part;            /* of the call that is made there, */
+  int next_loader;          /* of the call that is made there, */
   int next_code;            /* and what came of it */
   shardrt_batch *batch;     /* NULL: none */
   bool is_kept;             /* it has come to its end, and waits for the next shardrt_next */
@@ -58,74 +58,74 @@ struct opened {
 };
 
 /* Whose call of shardrt_next rests. The processes' calls have one order, so nothing else is called meanwhile. */
-static struct opened *resting;
+static struct open_recipe *resting;
 
 struct shardrt_recipe {
-  struct opened *opened;
-  int part; /* -1: all of them */
+  struct open_recipe *opened;
+  int number; /* of the loader, from 0; -1: all of them */
 };
 
 /* ---- a recipe that is run --------------------------------------------------------------------------------------- */
 
-static int call_of(const struct opened *self, const char *function, int number, void *pointer,
+static int call_of(const struct open_recipe *self, const char *function, int number, void *pointer,
                    struct library_answer *out) {
   const struct library_arguments given = {.number = number, .has_number = true, .pointer = pointer};
   return library_call(&self->library, function, &given, out);
 }
 
 /* Looks whether C's loader gives the batches by itself, until that is settled. */
-static int find_direct(struct opened *self, int p) {
-  struct part *part = &self->parts[p];
-  if (part->is_settled) return SHARDRT_OK;
+static int find_direct(struct open_recipe *self, int p) {
+  struct recipe_loader *entry = &self->loaders[p];
+  if (entry->is_settled) return SHARDRT_OK;
   shardrt_loader *loader = NULL;
   struct library_answer answer;
   const int code = call_of(self, "direct", p + 1, &loader, &answer);
   if (code < 0) return code;
-  part->loader = loader;
-  part->is_direct = answer.texts != NULL;
-  part->is_settled = part->is_direct || answer.is_false;
-  part->names = answer.texts;
-  part->fields = answer.count;
+  entry->loader = loader;
+  entry->is_direct = answer.texts != NULL;
+  entry->is_settled = entry->is_direct || answer.is_false;
+  entry->names = answer.texts;
+  entry->fields = answer.count;
   return SHARDRT_OK;
 }
 
-static int fill_part(struct opened *self, int p, const char *recipe) {
-  struct part *part = &self->parts[p];
+static int fill_loader(struct open_recipe *self, int p, const char *recipe) {
+  struct recipe_loader *entry = &self->loaders[p];
   struct library_answer answer;
   const int code = call_of(self, "steps_per_epoch", p + 1, NULL, &answer);
   if (code < 0) return code;
-  part->steps = (int64_t)answer.number;
-  snprintf(part->where, sizeof part->where, "shardrt_next of %s%s%s", recipe, part->name[0] != '\0' ? ", " : "",
-           part->name);
-  return held_bytes_new(&part->held);
+  entry->steps = (int64_t)answer.number;
+  snprintf(entry->where, sizeof entry->where, "shardrt_next of %s%s%s", recipe, entry->name[0] != '\0' ? ", " : "",
+           entry->name);
+  return held_bytes_new(&entry->held);
 }
 
-/* The parts, from the list of names that opening returned, which they take. */
-static int make_parts(struct opened *self, const char *recipe, const struct library_answer *names) {
-  self->parts = alloc_zeros((size_t)names->count, sizeof *self->parts);
-  if (self->parts == NULL) {
+/* The loaders, from the list of names that opening returned, which they take. */
+static int make_loaders(struct open_recipe *self, const char *recipe, const struct library_answer *names) {
+  self->loaders = alloc_zeros((size_t)names->count, sizeof *self->loaders);
+  if (self->loaders == NULL) {
     library_texts_free(names->texts, names->count);
     return ALLOC_FAILED;
   }
   self->count = names->count;
-  for (int p = 0; p < self->count; p++) self->parts[p].name = names->texts[p];
+  for (int p = 0; p < self->count; p++) self->loaders[p].name = names->texts[p];
   alloc_free(names->texts);
   int code = SHARDRT_OK;
-  for (int p = 0; p < self->count && code == SHARDRT_OK; p++) code = fill_part(self, p, recipe);
+  for (int p = 0; p < self->count && code == SHARDRT_OK; p++) code = fill_loader(self, p, recipe);
   return code;
 }
 
-static int run_recipe(struct opened *self, const char *recipe, int argc, const char *const *argv) {
+static int run_recipe(struct open_recipe *self, const char *recipe, int argc, const char *const *argv) {
   int code = library_new(recipe, argc, argv, &self->library);
   if (code < 0) return code;
   const struct library_arguments given = {.pointer = shardrt_joined(), .text = recipe};
   struct library_answer names;
   code = library_call(&self->library, "open", &given, &names);
-  return code < 0 ? code : make_parts(self, recipe, &names);
+  return code < 0 ? code : make_loaders(self, recipe, &names);
 }
 
 /* The folder that it made for the job goes when all processes have left: others may be reading there. */
-static void end_library(struct opened *self) {
+static void end_library(struct open_recipe *self) {
   struct library_answer folder = {0};
   if (self->library.functions != 0 && library_call(&self->library, "close", NULL, &folder) == SHARDRT_OK)
     membership_remove_later(folder.text);
@@ -133,7 +133,7 @@ static void end_library(struct opened *self) {
 }
 
 /* The end of its loaders. A call that rests is gone on with: where the job is abandoned, it fails at once. */
-static void end_recipe(struct opened *self) {
+static void end_recipe(struct open_recipe *self) {
   if (resting == self) {
     if (!self->is_kept) time_slice_go(self->slice, INFINITY);
     shardrt_batch_free(self->batch);
@@ -145,42 +145,42 @@ static void end_recipe(struct opened *self) {
 }
 
 /* Of one that has ended. */
-static void opened_free(struct opened *self) {
+static void open_recipe_free(struct open_recipe *self) {
   for (int p = 0; p < self->count; p++) {
-    library_texts_free(self->parts[p].names, self->parts[p].fields);
-    held_bytes_free(self->parts[p].held);
-    alloc_free(self->parts[p].name);
+    library_texts_free(self->loaders[p].names, self->loaders[p].fields);
+    held_bytes_free(self->loaders[p].held);
+    alloc_free(self->loaders[p].name);
   }
-  alloc_free(self->parts);
+  alloc_free(self->loaders);
   alloc_free(self->message);
   alloc_free(self);
 }
 
 static void leave_job(struct membership_guest *guest) {
-  struct opened *self = (struct opened *)guest;
+  struct open_recipe *self = (struct open_recipe *)guest;
   end_recipe(self);
-  if (atomic_fetch_sub(&self->owners, 1) == 1) opened_free(self); /* its handles were closed on another thread */
+  if (atomic_fetch_sub(&self->owners, 1) == 1) open_recipe_free(self); /* its handles were closed on another thread */
 }
 
-static int new_handle(struct opened *opened, int part, shardrt_recipe **out) {
+static int new_handle(struct open_recipe *opened, int number, shardrt_recipe **out) {
   shardrt_recipe *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (shardrt_recipe){.opened = opened, .part = part};
+  *made = (shardrt_recipe){.opened = opened, .number = number};
   atomic_fetch_add(&opened->owners, 1);
   *out = made;
   return SHARDRT_OK;
 }
 
 /* Where a call rests that it is not. */
-static int check_resting(const char *caller, const struct opened *self, int part) {
-  if (resting == NULL || (resting == self && self->next_part == part)) return SHARDRT_OK;
+static int check_resting(const char *caller, const struct open_recipe *self, int number) {
+  if (resting == NULL || (resting == self && self->next_loader == number)) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL, "%s: a call of shardrt_next has returned SHARDRT_EAGAIN; it is called again first",
                    caller);
 }
 
 /* Brings a call that rests in this recipe's Lua to its end, so that Lua can be asked; what came of it is kept. */
-static void free_lua(struct opened *self) {
-  if (resting != self || self->is_kept || self->parts[self->next_part].is_direct) return;
+static void free_lua(struct open_recipe *self) {
+  if (resting != self || self->is_kept || self->loaders[self->next_loader].is_direct) return;
   time_slice_go(self->slice, INFINITY);
   self->is_kept = true;
   if (self->next_code < 0) self->message = alloc_text("%s", shardrt_error_message());
@@ -191,7 +191,7 @@ int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_
   int code = membership_check("shardrt_open");
   if (code == SHARDRT_OK) code = check_resting("shardrt_open", NULL, -1);
   if (code < 0) return code;
-  struct opened *made = alloc_zeros(1, sizeof *made);
+  struct open_recipe *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->guest.leave = leave_job;
   atomic_init(&made->owners, 1); /* the job */
@@ -203,7 +203,7 @@ int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_
   }
   char *message = alloc_text("%s", shardrt_error_message()); /* what ends may set another */
   end_recipe(made);
-  opened_free(made);
+  open_recipe_free(made);
   if (message != NULL) error_set(code, "%s", message);
   alloc_free(message);
   return code;
@@ -212,7 +212,7 @@ int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_
 void shardrt_close(shardrt_recipe *recipe) {
   NUMERIC_STATE_OF_C;
   if (recipe == NULL) return;
-  struct opened *self = recipe->opened;
+  struct open_recipe *self = recipe->opened;
   alloc_free(recipe);
   const int left = atomic_fetch_sub(&self->owners, 1) - 1;
   /* The last handle: only the job has it now, and on another thread than the one that joined it does until it is left.
@@ -221,35 +221,35 @@ void shardrt_close(shardrt_recipe *recipe) {
     leave_job(&self->guest);
     return;
   }
-  if (left == 0) opened_free(self); /* the job was left */
+  if (left == 0) open_recipe_free(self); /* the job was left */
 }
 
 /* ---- its loaders ------------------------------------------------------------------------------------------------ */
 
-static bool is_alone(const struct opened *self) {
-  return self->count == 1 && self->parts[0].name[0] == '\0';
+static bool is_alone(const struct open_recipe *self) {
+  return self->count == 1 && self->loaders[0].name[0] == '\0';
 }
 
 int shardrt_recipe_count(const shardrt_recipe *recipe) {
-  return is_alone(recipe->opened) || recipe->part >= 0 ? 0 : recipe->opened->count;
+  return is_alone(recipe->opened) || recipe->number >= 0 ? 0 : recipe->opened->count;
 }
 
 const char *shardrt_recipe_name(const shardrt_recipe *recipe, int i) {
-  return i >= 0 && i < shardrt_recipe_count(recipe) ? recipe->opened->parts[i].name : NULL;
+  return i >= 0 && i < shardrt_recipe_count(recipe) ? recipe->opened->loaders[i].name : NULL;
 }
 
 /* "test", "train". */
-static void list_names(const struct opened *self, char *text, size_t room) {
+static void list_names(const struct open_recipe *self, char *text, size_t room) {
   size_t used = 0;
   text[0] = '\0';
   for (int p = 0; p < self->count && used < room; p++)
-    used += (size_t)snprintf(text + used, room - used, "%s\"%s\"", p > 0 ? ", " : "", self->parts[p].name);
+    used += (size_t)snprintf(text + used, room - used, "%s\"%s\"", p > 0 ? ", " : "", self->loaders[p].name);
 }
 
 int shardrt_recipe_loader(shardrt_recipe *recipe, const char *name, shardrt_recipe **out) {
-  const struct opened *self = recipe->opened;
+  const struct open_recipe *self = recipe->opened;
   for (int p = 0; p < self->count; p++)
-    if (strcmp(self->parts[p].name, name) == 0) return new_handle(recipe->opened, p, out);
+    if (strcmp(self->loaders[p].name, name) == 0) return new_handle(recipe->opened, p, out);
   char names[512];
   list_names(self, names, sizeof names);
   if (is_alone(self))
@@ -257,16 +257,16 @@ int shardrt_recipe_loader(shardrt_recipe *recipe, const char *name, shardrt_reci
   return error_set(SHARDRT_EINVAL, "there is no loader \"%s\"; the recipe returned %s", name, names);
 }
 
-/* Whether `caller` may go on; *part becomes the one that is meant, -1 where that may be all of them. */
-static int check_call(const shardrt_recipe *recipe, const char *caller, bool takes_all, int *part) {
+/* Whether `caller` may go on; *number becomes the one that is meant, -1 where that may be all of them. */
+static int check_call(const shardrt_recipe *recipe, const char *caller, bool takes_all, int *number) {
   if (recipe == NULL) return error_set(SHARDRT_EINVAL, "%s: the recipe is NULL", caller);
-  const struct opened *self = recipe->opened;
+  const struct open_recipe *self = recipe->opened;
   int code = membership_check(caller);
   if (code < 0) return code;
   if (self->library.L == NULL)
     return error_set(SHARDRT_EINVAL, "%s: the job that the recipe was opened in was left", caller);
-  *part = is_alone(self) ? 0 : recipe->part;
-  if (*part >= 0 || takes_all) return SHARDRT_OK;
+  *number = is_alone(self) ? 0 : recipe->number;
+  if (*number >= 0 || takes_all) return SHARDRT_OK;
   char names[512];
   list_names(self, names, sizeof names);
   return error_set(SHARDRT_EINVAL, "%s: the recipe returned loaders %s; shardrt_recipe_loader picks one", caller,
@@ -274,17 +274,17 @@ static int check_call(const shardrt_recipe *recipe, const char *caller, bool tak
 }
 
 int64_t shardrt_steps(const shardrt_recipe *recipe) {
-  const int part = is_alone(recipe->opened) ? 0 : recipe->part;
-  return part < 0 ? -1 : recipe->opened->parts[part].steps;
+  const int number = is_alone(recipe->opened) ? 0 : recipe->number;
+  return number < 0 ? -1 : recipe->opened->loaders[number].steps;
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-static int next_direct(const struct part *part, shardrt_batch **out) {
+static int next_direct(const struct recipe_loader *entry, shardrt_batch **out) {
   shardrt_batch *made;
-  int code = recipe_batch_new(part->fields, (const char *const *)part->names, &made);
+  int code = recipe_batch_new(entry->fields, (const char *const *)entry->names, &made);
   if (code < 0) return code;
-  code = shardrt_loader_next(part->loader, recipe_batch_arrays(made));
+  code = shardrt_loader_next(entry->loader, recipe_batch_arrays(made));
   if (code == 1)
     *out = made;
   else
@@ -293,7 +293,7 @@ static int next_direct(const struct part *part, shardrt_batch **out) {
 }
 
 /* Arrays of their own, over the same buffers, of the batch that Lua holds. */
-static int share_arrays(const struct opened *self, shardrt_batch *batch) {
+static int share_arrays(const struct open_recipe *self, shardrt_batch *batch) {
   shardrt_array **arrays = recipe_batch_arrays(batch);
   const struct library_arguments given = {.pointer = arrays};
   const int count = shardrt_batch_fields(batch);
@@ -306,7 +306,7 @@ static int share_arrays(const struct opened *self, shardrt_batch *batch) {
   return code;
 }
 
-static int next_in_lua(const struct opened *self, int p, shardrt_batch **out) {
+static int next_in_lua(const struct open_recipe *self, int p, shardrt_batch **out) {
   struct library_answer names;
   int code = call_of(self, "next", p + 1, NULL, &names);
   if (code != 1) return code;
@@ -319,35 +319,35 @@ static int next_in_lua(const struct opened *self, int p, shardrt_batch **out) {
     shardrt_batch_free(made);
     return code;
   }
-  recipe_batch_hold(made, self->parts[p].held);
+  recipe_batch_hold(made, self->loaders[p].held);
   *out = made;
   return 1;
 }
 
-static int next_batch(const struct opened *self, int p, shardrt_batch **out) {
-  const struct part *part = &self->parts[p];
-  shardrt_job_at(shardrt_joined(), part->where);
-  return part->is_direct ? next_direct(part, out) : next_in_lua(self, p, out);
+static int next_batch(const struct open_recipe *self, int p, shardrt_batch **out) {
+  const struct recipe_loader *entry = &self->loaders[p];
+  shardrt_job_at(shardrt_joined(), entry->where);
+  return entry->is_direct ? next_direct(entry, out) : next_in_lua(self, p, out);
 }
 
 /* What runs in the slice. */
 static void next_in_slice(void *context) {
-  struct opened *self = context;
-  self->next_code = next_batch(self, self->next_part, &self->batch);
+  struct open_recipe *self = context;
+  self->next_code = next_batch(self, self->next_loader, &self->batch);
 }
 
 /* Before a call that begins: who gives its batch, and where the loader stands. */
-static int begin_next(struct opened *self, int p) {
+static int begin_next(struct open_recipe *self, int p) {
   const int code = find_direct(self, p);
   if (code < 0) return code;
-  struct standing *before = &self->parts[p].before;
+  struct standing *before = &self->loaders[p].before;
   before->loader = p + 1;
-  shardrt_loader_tell(self->parts[p].loader, &before->epoch, &before->row);
+  shardrt_loader_tell(self->loaders[p].loader, &before->epoch, &before->row);
   return SHARDRT_OK;
 }
 
 /* What came of a call that has ended. */
-static int end_next(struct opened *self, shardrt_batch **out) {
+static int end_next(struct open_recipe *self, shardrt_batch **out) {
   int code = self->next_code;
   if (code == 1) *out = self->batch;
   if (code < 0 && self->message != NULL) code = error_set(code, "%s", self->message);
@@ -364,7 +364,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
   if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
   if (code < 0) return code;
-  struct opened *self = recipe->opened;
+  struct open_recipe *self = recipe->opened;
   if (code == SHARDRT_OK) code = check_resting("shardrt_next", self, p);
   if (code == SHARDRT_OK && resting == NULL) code = begin_next(self, p);
   if (code < 0) return code;
@@ -372,7 +372,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   if (is_endless && resting == NULL) return next_batch(self, p, out);
   if (self->slice == NULL) code = time_slice_new(next_in_slice, self, &self->slice);
   if (code < 0) return code;
-  self->next_part = p;
+  self->next_loader = p;
   if (!self->is_kept && !time_slice_go(self->slice, is_endless ? INFINITY : seconds)) {
     resting = self;
     return error_set(SHARDRT_EAGAIN, "the next batch is not there yet");
@@ -383,7 +383,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
 /* ---- what Lua is asked for -------------------------------------------------------------------------------------- */
 
 /* A text that a function of the library returns for a loader, or, by 0, for all. Also while a call rests. */
-static int ask(struct opened *self, int p, const char *function, void *given, char **out) {
+static int ask(struct open_recipe *self, int p, const char *function, void *given, char **out) {
   free_lua(self);
   struct library_answer answer;
   const int code = call_of(self, function, p + 1, given, &answer);
@@ -398,17 +398,17 @@ int shardrt_state(shardrt_recipe *recipe, char **json) {
   NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, "shardrt_state", true, &p);
   if (code < 0) return code;
-  struct opened *self = recipe->opened;
-  return ask(self, p, "state", resting == self ? &self->parts[self->next_part].before : NULL, json);
+  struct open_recipe *self = recipe->opened;
+  return ask(self, p, "state", resting == self ? &self->loaders[self->next_loader].before : NULL, json);
 }
 
 int shardrt_tell(shardrt_recipe *recipe, int64_t *epoch, int64_t *row) {
   int p = 0, code = check_call(recipe, "shardrt_tell", false, &p);
   if (code < 0) return code;
-  const struct opened *self = recipe->opened;
-  const struct standing *before = &self->parts[p].before;
-  const bool rests = resting == self && self->next_part == p;
-  if (!rests) shardrt_loader_tell(self->parts[p].loader, epoch, row);
+  const struct open_recipe *self = recipe->opened;
+  const struct standing *before = &self->loaders[p].before;
+  const bool rests = resting == self && self->next_loader == p;
+  if (!rests) shardrt_loader_tell(self->loaders[p].loader, epoch, row);
   if (rests) *epoch = before->epoch, *row = before->row;
   return SHARDRT_OK;
 }
@@ -417,7 +417,7 @@ int shardrt_state_before(shardrt_recipe *recipe, char **json) {
   NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, "shardrt_state_before", false, &p);
   if (code < 0) return code;
-  struct standing *before = &recipe->opened->parts[p].before;
+  struct standing *before = &recipe->opened->loaders[p].before;
   return ask(recipe->opened, p, "state", before->loader != 0 ? before : NULL, json);
 }
 
@@ -425,10 +425,10 @@ int shardrt_stats(shardrt_recipe *recipe, char **json) {
   NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, "shardrt_stats", true, &p);
   if (code < 0) return code;
-  struct opened *self = recipe->opened;
+  struct open_recipe *self = recipe->opened;
   int64_t *held = alloc_array((size_t)self->count, sizeof *held);
   if (held == NULL) return ALLOC_FAILED;
-  for (int i = 0; i < self->count; i++) held[i] = held_bytes_get(self->parts[i].held);
+  for (int i = 0; i < self->count; i++) held[i] = held_bytes_get(self->loaders[i].held);
   code = ask(self, p, "stats", held, json);
   alloc_free(held);
   return code;
@@ -439,11 +439,11 @@ int shardrt_restore(shardrt_recipe *recipe, const char *json) {
   int p = 0, code = check_call(recipe, "shardrt_restore", true, &p);
   if (code == SHARDRT_OK) code = check_resting("shardrt_restore", NULL, -1);
   if (code < 0) return code;
-  struct opened *self = recipe->opened;
+  struct open_recipe *self = recipe->opened;
   const struct library_arguments given = {.number = p + 1, .has_number = true, .text = json};
   code = library_call(&self->library, "restore", &given, NULL);
   for (int i = 0; i < self->count && code == SHARDRT_OK; i++)
-    if (p < 0 || i == p) self->parts[i].before.loader = 0;
+    if (p < 0 || i == p) self->loaders[i].before.loader = 0;
   return code;
 }
 

@@ -30,6 +30,7 @@
   DO(lua_error) \
   DO(lua_getallocf) \
   DO(lua_getfield) \
+  DO(lua_gettop) \
   DO(lua_objlen) \
   DO(lua_pcall) \
   DO(lua_pushboolean) \
@@ -79,6 +80,7 @@ int lua_interpreter_open(void);
 #define lua_error              lua_interpreter.lua_error
 #define lua_getallocf          lua_interpreter.lua_getallocf
 #define lua_getfield           lua_interpreter.lua_getfield
+#define lua_gettop             lua_interpreter.lua_gettop
 #define lua_objlen             lua_interpreter.lua_objlen
 #define lua_pcall              lua_interpreter.lua_pcall
 #define lua_pushboolean        lua_interpreter.lua_pushboolean

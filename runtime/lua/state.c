@@ -1,5 +1,6 @@
 #include "lua/state.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static int search_modules(lua_State *L) {
 static void add_searchers(lua_State *L) {
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaders");
+  assert(lua_type(L, -1) == LUA_TTABLE);
   for (int i = (int)lua_objlen(L, -1); i >= 1; i--) {
     lua_rawgeti(L, -1, i);
     lua_rawseti(L, -2, i + 2);
@@ -93,7 +95,9 @@ static void *allocate_counted(void *arena, void *memory, size_t old_bytes, size_
 
 static void count_allocations(lua_State *L) {
   void *arena;
-  lua_allocates = lua_getallocf(L, &arena);
+  const lua_Alloc own = lua_getallocf(L, &arena);
+  assert(own != allocate_counted && (lua_allocates == NULL || lua_allocates == own));
+  lua_allocates = own;
   lua_setallocf(L, allocate_counted, arena);
 }
 
@@ -112,6 +116,7 @@ int lua_state_new(lua_State **out) {
   }
   /* LuaJITs of 2022, as Debian 12's, crash where memory ends in compiled code. */
   if (is_counted) luaJIT_setmode(made, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  assert(lua_gettop(made) == 0);
   *out = made;
   return SHARDRT_OK;
 }
@@ -124,12 +129,14 @@ static bool is_out_of_memory(const char *message) {
 }
 
 int lua_state_failed(lua_State *L, int status, const char *whose) {
+  assert(status != 0 && lua_gettop(L) > 0);
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that is not a text";
   if (status == LUA_ERRMEM || is_out_of_memory(message)) return error_set(SHARDRT_ENOMEM, "%s is out of memory", whose);
   return error_set(SHARDRT_EINVAL, "%s", message);
 }
 
 void lua_state_arguments(lua_State *L, const char *recipe, int argc, const char *const *argv) {
+  assert(argc == 0 || (argc > 0 && argv != NULL));
   lua_createtable(L, argc, 1);
   if (recipe != NULL) {
     lua_pushstring(L, recipe);
