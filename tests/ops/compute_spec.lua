@@ -169,6 +169,14 @@ local function random_shape(cuts, most)
   return own, whole
 end
 
+-- A random mesh, over it cuts of ndim dimensions, of `uncut` none, and the sizes of a shard and of the whole.
+local function random_layout(ndim, most, uncut)
+  local mesh = random_mesh()
+  local cuts = random_cuts(mesh, ndim)
+  if uncut then cuts[uncut] = {} end
+  return mesh, cuts, random_shape(cuts, most)
+end
+
 -- ---- reductions ----
 
 local OPS = { "SUM", "PROD", "MAX", "MIN", "ANY", "ALL", "ARGMAX", "ARGMIN" }
@@ -215,9 +223,7 @@ local function result_dtypes(op, name)
 end
 
 local function random_reduction(op, name, ndim, most)
-  local mesh = random_mesh()
-  local cuts = random_cuts(mesh, ndim)
-  local own, whole = random_shape(cuts, most)
+  local mesh, cuts, own, whole = random_layout(ndim, most)
   local axes, gone, partial, kept_cuts, kept = {}, {}, {}, {}, {}
   local first, last = 1, ndim
   if op:match "^ARG" and random(3) > 1 and ndim > 0 then first = random(ndim) last = first end
@@ -621,9 +627,9 @@ local MOVED = { "uint8", "bool", "int16", "bfloat16", "float32", "int64", "float
 describe("elements that change places", function()
   it("are transposed", function()
     for round = 1, 150 do
-      local ndim, name, mesh = random(0, 5), any_of(MOVED), random_mesh()
-      local cuts = random_cuts(mesh, ndim)
-      local own, whole = random_shape(cuts, round % 10 == 0 and ndim < 3 and 90 or ndim < 4 and 9 or 4)
+      local ndim, name = random(0, 5), any_of(MOVED)
+      local most = round % 10 == 0 and ndim < 3 and 90 or ndim < 4 and 9 or 4
+      local mesh, cuts, own, whole = random_layout(ndim, most)
       local permutation, out_cuts, out_shape, out_own = {}, {}, {}, {}
       for d = 1, ndim do permutation[d] = d - 1 end
       for i = ndim, 2, -1 do
@@ -652,9 +658,8 @@ describe("elements that change places", function()
 
   it("are sliced with steps, and put back where they were", function()
     for _ = 1, 150 do
-      local ndim, name, mesh = random(0, 4), any_of(MOVED), random_mesh()
-      local cuts = random_cuts(mesh, ndim)
-      local own, whole = random_shape(cuts, 9)
+      local ndim, name = random(0, 4), any_of(MOVED)
+      local mesh, cuts, own, whole = random_layout(ndim, 9)
       local start, steps, part, part_whole = {}, {}, {}, {}
       for d = 1, ndim do
         steps[d] = any_of { 1, 1, 2, 3, -1, -2, 2 ^ 62, -2 ^ 63 }
@@ -687,11 +692,9 @@ describe("elements that change places", function()
 
   it("of several arrays stand one behind the other", function()
     for _ = 1, 100 do
-      local ndim, name, mesh = random(1, 4), any_of(MOVED), random_mesh()
-      local cuts = random_cuts(mesh, ndim)
+      local ndim, name, n = random(1, 4), any_of(MOVED), random(1, 4)
       local axis = random(ndim)
-      cuts[axis] = {}
-      local n, own, whole = random(1, 4), random_shape(cuts)
+      local mesh, cuts, own, whole = random_layout(ndim, nil, axis)
       local over, sum, list, sizes = sharding(mesh, cuts), 0, {}, {}
       for i = 1, n do
         sizes[i] = random(0, 4)
@@ -836,10 +839,10 @@ describe("elements that change places", function()
 
   it("count along an axis of the whole array", function()
     for _ = 1, 100 do
-      local ndim, name, mesh = random(1, 4), any_of(DTYPES), random_mesh()
+      local ndim, name = random(1, 4), any_of(DTYPES)
       if name ~= "bool" then
-        local cuts, axis = random_cuts(mesh, ndim), random(ndim)
-        local own, whole = random_shape(cuts)
+        local axis = random(ndim)
+        local mesh, cuts, own, whole = random_layout(ndim)
         local out = arrays.new(sharding(mesh, cuts), name, whole)
         ok(C.shardrt_iota(3, 2, axis - 1, out))
         for i = 0, shards(out) do
