@@ -5,7 +5,7 @@
 #                    plug-ins where they are installed
 
 VERSION := $(shell sed -n 's/^  return "\([0-9.]*\)";/\1/p' runtime/base/error.c)
-LIBRARY_OBJECTS := $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
+LIBRARY_OBJECTS := $(filter-out $(patsubst runtime/%.c,$(BUILD)/%.o,$(wildcard runtime/*.c)),$(OBJECTS)) $(LUA_OBJECTS)
 PRIVATE = $(filter-out -lluajit%,$(LIBS)) -pthread
 
 # Sanitizers stand in the program; what they watch of the library is in libshardrt.a.

@@ -29,7 +29,7 @@
 #include "comm/stop_request.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
-enum { MORE_WORDS = 10 };                  /* of mpirun's command line: options that may be there, and the recipe */
+enum { MOST_WORDS = 24 };                  /* of mpirun's command line: all but arguments, and the NULL at its end */
 enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
@@ -66,45 +66,53 @@ static void allow_all(void) {
   setenv("PRTE_MCA_rmaps_default_mapping_policy", "slot:oversubscribe", 0);
 }
 
-/* mpirun's command line. */
-static char **words_new(const struct run *r, int processes) {
-  static char count[16], devices[16], timeout[32], signal_number[16], program[4096];
+/* How each process is started where the job is a recipe's: this program, and its options. Returns how many words. */
+static size_t add_shardrt(const struct run *r, char **words) {
+  static char devices[16], timeout[32], signal_number[16], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
-  snprintf(count, sizeof count, "%d", processes);
   snprintf(devices, sizeof devices, "%d", r->options.devices);
   snprintf(timeout, sizeof timeout, "%g", r->options.timeout);
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
   const char *platform = r->options.platform != NULL ? r->options.platform : "auto";
-  char *head[] = {"mpirun", "-n", count};
   char *job[] = {
       program, "--platform", (char *)platform, "--timeout", timeout, "--check", (char *)checks[r->options.check]};
-  size_t count_of_words = sizeof head / sizeof *head;
-  char **words = calloc((sizeof head + sizeof job) / sizeof *job + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
-  if (words == NULL) return NULL;
-  memcpy(words, head, sizeof head);
-  if (binding() != NULL) {
-    words[count_of_words++] = "--bind-to";
-    words[count_of_words++] = binding();
-  }
-  memcpy(words + count_of_words, job, sizeof job);
-  count_of_words += sizeof job / sizeof *job;
+  size_t count = sizeof job / sizeof *job;
+  memcpy(words, job, sizeof job);
   if (r->options.devices > 0) { /* else each process has its share of what is there */
-    words[count_of_words++] = "--devices";
-    words[count_of_words++] = devices;
+    words[count++] = "--devices";
+    words[count++] = devices;
   }
   if (r->stop != 0) {
     snprintf(signal_number, sizeof signal_number, "%d", r->stop);
-    words[count_of_words++] = "--signal";
-    words[count_of_words++] = signal_number;
+    words[count++] = "--signal";
+    words[count++] = signal_number;
   }
   if (r->trace != NULL) {
-    words[count_of_words++] = "--trace";
-    words[count_of_words++] = (char *)r->trace;
+    words[count++] = "--trace";
+    words[count++] = (char *)r->trace;
   }
-  if (r->progress != 0) words[count_of_words++] = r->progress > 0 ? "--progress" : "--no-progress";
-  words[count_of_words++] = (char *)r->recipe;
-  memcpy(words + count_of_words, r->argv, (size_t)r->argc * sizeof *words);
+  if (r->progress != 0) words[count++] = r->progress > 0 ? "--progress" : "--no-progress";
+  return count;
+}
+
+/* mpirun's command line. */
+static char **words_new(const struct run *r, int processes) {
+  static char number[16];
+  snprintf(number, sizeof number, "%d", processes);
+  char **words = calloc(MOST_WORDS + (size_t)r->argc, sizeof *words);
+  if (words == NULL) return NULL;
+  char *head[] = {"mpirun", "-n", number};
+  size_t count = sizeof head / sizeof *head;
+  memcpy(words, head, sizeof head);
+  if (binding() != NULL) {
+    words[count++] = "--bind-to";
+    words[count++] = binding();
+  }
+  if (!r->is_program) count += add_shardrt(r, words + count);
+  words[count++] = (char *)r->recipe;
+  assert(count < MOST_WORDS);
+  memcpy(words + count, r->argv, (size_t)r->argc * sizeof *words);
   allow_all();
   leave_cores(processes);
   return words;

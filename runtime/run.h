@@ -2,6 +2,8 @@
 #ifndef SHARDRT_RUN_H
 #define SHARDRT_RUN_H
 
+#include <stdbool.h>
+
 #include "shardrt.h"
 
 struct run {
@@ -14,7 +16,8 @@ struct run {
   const char *trace; /* the file of --trace; NULL: none */
   int progress;      /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe;
-  int argc; /* the recipe's arguments */
+  bool is_program; /* it starts by itself, not in shardrt: of what is above, processes and restarts alone are for it */
+  int argc;        /* the recipe's arguments */
   char **argv;
 };
 

@@ -34,6 +34,61 @@ describe("shardrt run", function()
   end)
 end)
 
+describe("shardrt run of a program that is no recipe", function()
+  local folder, program
+  setup(function()
+    folder = files.folder()
+    program = mpi.shell("realpath " .. mpi.program()).stdout:match "%S+"
+  end)
+  teardown(function() files.remove(folder) end)
+
+  -- From the folder, in which the program is called by its name alone.
+  local function run(words) return mpi.shell(("cd %s && %s run %s"):format(folder, program, words)) end
+
+  it("starts it, and starts it again where it died", function()
+    files.write(folder, "script", [[#!/bin/sh
+      echo "run with $OMPI_COMM_WORLD_SIZE, $1"
+      [ $OMPI_COMM_WORLD_SIZE = 1 ] || kill -9 $$
+    ]])
+    assert(os.execute(("chmod +x %s/script"):format(folder)) == 0)
+    local result = run "-n 2 --restarts 2 --min 1 script given"
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "run with 2, given.*run with 1, given")
+    assert.truthy(result.stderr:find("Killed); restart 1 of 2, with 1 process, from its beginning", 1, true))
+    -- ELF files, by a path and as a shell finds them; what follows is theirs.
+    local expr = mpi.shell("realpath $(which expr)").stdout:match "%S+"
+    assert.equal("2\n", run(("-n 1 %s 1 + 1"):format(expr)).stdout)
+    assert.equal("--devices\n", run("-n 1 printf '%s\\n' --devices").stdout)
+  end)
+
+  it("has an interpreter of Lua in its first line where it is a recipe", function()
+    files.write(folder, "recipe", "#!/usr/bin/env -S luajit\nprint(require('shardrt').process_count())\n")
+    assert.equal("2\n2\n", run("-n 2 --platform host recipe").stdout)
+  end)
+
+  it("is refused in one line where it cannot be that", function()
+    files.write(folder, "train.py", "print(1)\n")
+    files.write(folder, "plain", "#!/bin/sh\necho no\n")
+    assert(os.execute(("cp $(which true) %s/binary"):format(folder)) == 0)
+    for words, expected in pairs {
+      [program .. " ./binary"] = "./binary is a program, no recipe in Lua: `./binary` starts it, and "
+        .. "`shardrt run -n N ./binary` N processes of it",
+      [program .. " train.py"] = "`python3 ./train.py` starts it, and `shardrt run -n N python3 ./train.py` N",
+      [program .. " plan binary"] = "`shardrt plan` takes the recipe that it opens",
+      [program .. " run -n 2 train.py"] = "`shardrt run -n N python3 ./train.py` starts a program in Python",
+      [program .. " run -n 2 plain"] = "`chmod +x ./plain` allows it",
+      [program .. " run -n 2 --devices 2 ./binary"] = "--devices is for recipes: a program sets its own",
+      [program .. " --trace x.json run -n 2 ./binary"] = "--trace is for recipes",
+      [program .. " run -n 2 no-such-program"] = "cannot read the recipe no-such-program",
+    } do
+      local result = mpi.shell(("cd %s && %s"):format(folder, words))
+      assert.same({ 2, "" }, { result.status, result.stdout }, words)
+      assert.truthy(result.stderr:find(expected, 1, true), words .. ": " .. result.stderr)
+      assert.truthy(result.stderr:find "^[^\n]*\n$", result.stderr)
+    end
+  end)
+end)
+
 describe("shardrt run --restarts", function()
   local folder
   before_each(function() folder = files.folder() end)

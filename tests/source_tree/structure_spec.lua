@@ -184,10 +184,10 @@ describe("the rooms", function()
 
   -- The program, and what ends a job for it.
   local ENDS_THE_JOB = {
-    main = true, ["library/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
-    ["comm/transport/mpi"] = true, ["comm/stop_request"] = true,
-    ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true, ["comm/transport/alone"] = true,
-    ["comm/transport/launcher"] = true,
+    main = true, command_line = true, run = true,
+    ["library/sigbus"] = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/stop_request"] = true,
+    ["comm/transport/mpi"] = true, ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true,
+    ["comm/transport/alone"] = true, ["comm/transport/launcher"] = true,
   }
 
   it("never print and never exit", function()
