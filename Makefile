@@ -83,11 +83,6 @@ $(BUILD)/lua/shardrt/cdef.lua: runtime/shardrt.h | $(BUILD)/found
 	@mkdir -p $(@D)
 	$(call quiet,cdef ){ echo 'return [==['; $(CC) -E -P -DSHARDRT_CDEF -Iruntime -MMD -MP -MF $@.d -MT $@ $<; echo ']==]'; } > $@
 -include $(BUILD)/lua/shardrt/cdef.lua.d
-# The public header in one file, as it is installed.
-$(BUILD)/include/shardrt.h: runtime/shardrt.h $(filter %_api.h,$(HEADERS))
-	@mkdir -p $(@D)
-	$(call quiet,head )awk 'function part(path, line) { while ((getline line < path) > 0) if (line !~ /^#include "/) print line } \
-	  /^#include "/ { part("runtime/" substr($$2, 2, length($$2) - 2)); next } !/clang-format/' $< > $@
 $(BUILD)/lua/shardrt/cdef.o: $(BUILD)/lua/shardrt/cdef.lua
 	$(call quiet,lua  )luajit -b -n shardrt.cdef $< $@
 lua_symbol = luaJIT_BC_$(subst .,_,$(1))

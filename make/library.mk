@@ -18,6 +18,10 @@ $(BUILD)/libshardrt.so: $(BUILD)/libshardrt.so.0
 $(BUILD)/libshardrt.a: $(LIBRARY_OBJECTS) make/library.mk
 	$(call quiet,ar   )rm -f $@; $(LD) -r -o $(BUILD)/libshardrt.o $(LIBRARY_OBJECTS) && \
 	  objcopy --wildcard --keep-global-symbol='shardrt_*' $(BUILD)/libshardrt.o && $(AR) rcs $@ $(BUILD)/libshardrt.o
+# The public header in one file.
+$(BUILD)/include/shardrt.h: runtime/shardrt.h $(filter %_api.h,$(HEADERS)) make/header.awk
+	@mkdir -p $(@D)
+	$(call quiet,head )awk -f make/header.awk $< > $@
 $(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \

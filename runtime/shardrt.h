@@ -1,14 +1,40 @@
-/* shardrt.h - the one public header: what Lua (through the FFI) and a C program may call. Its parts lie in the rooms
- * that they are of; `make install` puts them in one file.
+/* shardrt.h - a distributed job's data, batch by batch, for programs in C and C++; and all that recipes in Lua call.
  *
- * LuaJIT's FFI reads this very file: `cc -E -P -DSHARDRT_CDEF -Iruntime runtime/shardrt.h` gives text that ffi.cdef
- * accepts as it stands. So: constants are enums, no system header is included under SHARDRT_CDEF, and what has an
- * inside is a handle.
+ *     #include <shardrt.h>
+ *     #include <stdio.h>
  *
- * Conventions that hold for every function here:
- *   - A function that can fail returns SHARDRT_OK (0) or a negative code from the list below and leaves one message,
- *     which says what and where, in shardrt_error_message() of the calling thread. It has then freed all it took, and
- *     its out-parameters are untouched.
+ *     int main(void) {
+ *       shardrt_options options;
+ *       shardrt_recipe *recipe;
+ *       shardrt_batch *batch;
+ *       shardrt_options_init(&options);
+ *       options.devices = 2;
+ *       int code = shardrt_join(&options);
+ *       if (code == SHARDRT_OK) code = shardrt_open("data.lua", 0, NULL, &recipe);
+ *       while (code >= 0 && (code = shardrt_next(recipe, -1, &batch)) == 1) {
+ *         const shardrt_array *image = shardrt_batch_find(batch, "image");
+ *         for (int64_t s = 0; s < shardrt_array_shard_count(image); s++) {
+ *           const shardrt_box *box = &shardrt_array_shard(image, s)->box;
+ *           const float *rows = shardrt_array_host_data(image, s);
+ *           printf("rows %d to %d begin with %g\n", (int)box->start[0], (int)box->stop[0], rows[0]);
+ *         }
+ *         shardrt_batch_free(batch);
+ *       }
+ *       if (code < 0) return fprintf(stderr, "%s\n", shardrt_error_message()), 1;
+ *       shardrt_close(recipe);
+ *       return shardrt_leave() < 0;
+ *     }
+ *
+ * data.lua ends in `return shardrt.loader { … }`. `cc program.c $(pkg-config --cflags --libs shardrt)` compiles the
+ * program; `shardrt run -n 4 ./a.out` runs it in four processes. docs/c.md says more.
+ *
+ * First come errors and handles, then join and options, recipes and their batches, shards, arrays. What stands below
+ * "For recipes" a program can do without.
+ *
+ * For every function here:
+ *   - One that can fail returns SHARDRT_OK (0) or a negative code from the list below. It leaves one message, which
+ *     says what and where, in shardrt_error_message() of the calling thread. It has then freed all it took, and its
+ *     out-parameters are untouched.
  *   - Handles are counted. `_new` (and every out-parameter that is a handle) gives one count, which the caller owns
  *     and gives back with `_free`; a function that keeps a handle takes a count of its own. `_free(NULL)` does
  *     nothing.
@@ -32,6 +58,17 @@ extern "C" {
 
 /* clang-format off */
 #include "base/base_api.h"
+#include "comm/program_api.h"
+#include "library/recipe_api.h"
+#include "layout/shard_api.h"
+#include "memory/array_api.h"
+
+/* ==== For recipes: what Lua calls ================================================================================
+ *
+ * LuaJIT's FFI reads this very header: `cc -E -P -DSHARDRT_CDEF -Iruntime runtime/shardrt.h` gives text that ffi.cdef
+ * accepts as it stands. So constants are enums, no system header is included under SHARDRT_CDEF, and what has an inside
+ * is a handle. In the source tree the parts lie in the rooms that they are of; `make install` puts them in one file. */
+
 #include "layout/layout_api.h"
 #include "memory/memory_api.h"
 #include "comm/comm_api.h"
@@ -44,7 +81,6 @@ extern "C" {
 #include "arrayfile/arrayfile_api.h"
 #include "transform/transform_api.h"
 #include "loader/loader_api.h"
-#include "library/recipe_api.h"
 #include "compute/compute_api.h"
 #include "compute/elementwise/elementwise_api.h"
 #include "compute/reduce/reduce_api.h"

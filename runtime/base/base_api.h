@@ -1,4 +1,4 @@
-/* base_api.h - errors, and what tests and clocks need: a part of shardrt.h. */
+/* base_api.h - errors, the handles of a program, and what tests and clocks need: a part of shardrt.h. */
 #ifndef SHARDRT_BASE_BASE_API_H
 #define SHARDRT_BASE_BASE_API_H
 
@@ -33,6 +33,18 @@ const char *shardrt_version(void);        /* "0.1.0"; static */
 const char *shardrt_error_name(int code); /* "EINVAL"; static; "unknown" for a code outside the list */
 const char *shardrt_error_text(int code); /* the list's text; static */
 const char *shardrt_error_message(void);  /* of the last failure on this thread; valid until the next one; never NULL */
+
+/* What a program has in hand. Each is counted, or borrowed from another; what it points to is shardrt's own. */
+typedef struct shardrt_job shardrt_job;           /* processes that belong together */
+typedef struct shardrt_recipe shardrt_recipe;     /* a recipe that was run and returned its loaders, or one of these */
+typedef struct shardrt_batch shardrt_batch;       /* one step's data: an array for each field */
+typedef struct shardrt_array shardrt_array;       /* a global array, as one process sees it: its own shards */
+typedef struct shardrt_buffer shardrt_buffer;     /* memory that holds a shard */
+typedef struct shardrt_sharding shardrt_sharding; /* which box of an array each device holds */
+typedef struct shardrt_mesh shardrt_mesh;         /* devices, by named axes */
+
+/* Seconds on the machine's monotonic clock, which is one for all processes of a host. */
+double shardrt_clock(void);
 /* Takes out of a text, in place, what no message shows: names and passwords of addresses, and what follows their "?".
  */
 void shardrt_error_hide(char *text);
@@ -43,8 +55,5 @@ int64_t shardrt_alloc_fail_at(int64_t n);
 /* For tests: from now on loops are those of processors of this level at most (0: any x86-64, 1: AVX2, 2: AVX-512, all
  * that are). Returns the level that they have now: not more than this processor's own. */
 int32_t shardrt_simd_limit(int32_t level);
-
-/* Seconds on the machine's monotonic clock, which is one for all processes of a host. */
-double shardrt_clock(void);
 
 #endif

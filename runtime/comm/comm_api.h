@@ -1,72 +1,12 @@
-/* comm_api.h - the job: processes and what they do together: a part of shardrt.h. */
+/* comm_api.h - jobs by their handles, and what processes do together: a part of shardrt.h. */
 #ifndef SHARDRT_COMM_COMM_API_H
 #define SHARDRT_COMM_COMM_API_H
 
-#include "base/base_api.h"
+#include "comm/program_api.h"
 
-enum { SHARDRT_CHECK_OFF, SHARDRT_CHECK_SAMPLE, SHARDRT_CHECK_ALL };
-
-/* How the processes of a job find each other. */
-enum {
-  SHARDRT_TRANSPORT_AUTO,     /* by MPI on mpi_comm, else on all that a launcher (mpirun, srun) started; else alone */
-  SHARDRT_TRANSPORT_ALONE,    /* not at all: this process is the only one */
-  SHARDRT_TRANSPORT_MPI,      /* by MPI: on mpi_comm, if set, else on all processes that MPI has */
-  SHARDRT_TRANSPORT_CALLBACKS /* by an all-gather that the program brings */
-};
-
-/* An all-gather of the program's: enough for loaders whose pipeline moves nothing between processes, and for all that
- * processes compare. What moves arrays between processes is ECOMM, and says so. Nobody hears of a process that waits,
- * so a message about one that is missing tells where each was last, and not which it is.
- *
- * Both are called on the thread that opened the job, on that thread's own stack, while it is in a call that takes the
- * job; they return 0, or a negative number where gathering failed (the call is ECOMM then, and the job can only be
- * abandoned). They must not call shardrt, and must not wait: shardrt decides for how long. */
-typedef struct shardrt_transport {
-  void *context; /* given back to both */
-  /* Starts to gather `bytes` bytes (1 … 16 MiB, the same in every process) from each process; those of the process of
-   * rank p are to land at all + p * bytes. Both are left alone until it is done. One gathering at a time is under way.
-   * After an abandon, no one asks about a gathering under way. Its memory is kept; a later job must not receive its
-   * result. */
-  int (*allgather_start)(void *context, const void *mine, size_t bytes, void *all);
-  /* Sets *done: whether what was started is done. Called again and again until it is. */
-  int (*allgather_test)(void *context, bool *done);
-} shardrt_transport;
-
-/* How a job is opened. */
-typedef struct shardrt_options {
-  int32_t devices;      /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
-  int32_t check;        /* SHARDRT_CHECK_… */
-  int32_t transport;    /* SHARDRT_TRANSPORT_… */
-  int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
-  int32_t rank;         /* this one, for planning and for callbacks, */
-  int32_t size;         /* of so many */
-  double timeout;       /* seconds that any wait may take in which no process moves data */
-  const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
-  /* 1: from shardrt_join until the job is left SIGBUS is handled: a mapped file that is cut short ends the process with
-   * a line. Any other SIGBUS goes to the handler that there was before, which is back afterwards. A handler that the
-   * program sets meanwhile stays. */
-  int32_t handle_sigbus;
-  /* An MPI_Comm * of the program's, which has begun MPI with MPI_THREAD_FUNNELED or more; NULL: none. The communicator
-   * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
-  const void *mpi_comm;
-  const shardrt_transport *callbacks; /* copied */
-} shardrt_options;
-/* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
-void shardrt_options_init(shardrt_options *options);
-
-/* What a process knows of a job that it belongs to. It may be in several, one after the other or at once, of one
- * platform; GPUs are the same in each. All calls that take a job are made on one thread, the one that opened it;
- * where other processes are in it, each makes the same ones in the same order. */
-typedef struct shardrt_job shardrt_job;
-typedef struct shardrt_job_info {
-  int32_t process_index;
-  int32_t process_count;
-  int32_t devices_per_process;
-  int32_t check;     /* SHARDRT_CHECK_… */
-  int32_t planning;  /* as in shardrt_options */
-  char platform[16]; /* of the devices: "host" or "cuda" */
-  double timeout;    /* as in shardrt_options */
-} shardrt_job_info;
+/* A process may be in several jobs, one after the other or at once, of one platform; GPUs are the same in each. All
+ * calls that take a job are made on one thread, the one that opened it; where other processes are in it, each makes the
+ * same ones in the same order. */
 
 /* Joins a job, or begins one alone. Nothing of the options is kept. EINVAL: options that make no sense, a platform that
  * cannot be had, another than a job that is open has. EMISMATCH: processes with different options or platforms.
@@ -104,7 +44,6 @@ void shardrt_job_abandon(shardrt_job *job);
  * For a program that is nothing but the job; others report an error and abandon it. This process alone ends where job
  * is NULL, and where the others are the program's own: on mpi_comm, in MPI that the program began, with callbacks. */
 void shardrt_job_abort(shardrt_job *job, int status, const char *message);
-const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job); /* borrowed from the job */
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
  * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */
 const int32_t *shardrt_job_order(const shardrt_job *job);
@@ -138,9 +77,5 @@ const char *shardrt_stop_name(int32_t number); /* "SIGTERM", of a signal that is
 /* Somebody begins (true) or ends (false) to look at that. While nobody does, such a signal ends the process at once. On
  * the thread of the job. */
 void shardrt_stop_listen(bool listens);
-
-/* `shardrt run --restarts` hears of every checkpoint: that the step's was `saved`, or that the job goes on from it.
- * Nothing where this process was not started by it. */
-void shardrt_launcher_tell(int64_t step, bool saved);
 
 #endif

@@ -1,20 +1,8 @@
-/* layout_api.h - boxes, meshes, shardings, routes: a part of shardrt.h. */
+/* layout_api.h - how meshes, shardings and routes are made: a part of shardrt.h. */
 #ifndef SHARDRT_LAYOUT_LAYOUT_API_H
 #define SHARDRT_LAYOUT_LAYOUT_API_H
 
-#include "base/base_api.h"
-
-enum { SHARDRT_MAX_NDIM = 8 }; /* dimensions of an array; a mesh may have any number of axes */
-
-/* A half-open range in each of ndim dimensions of an array, in elements. */
-typedef struct shardrt_box {
-  int32_t ndim;
-  int64_t start[SHARDRT_MAX_NDIM];
-  int64_t stop[SHARDRT_MAX_NDIM];
-} shardrt_box;
-
-typedef struct shardrt_mesh shardrt_mesh;
-typedef struct shardrt_sharding shardrt_sharding;
+#include "layout/shard_api.h"
 
 /* A mesh: naxes named axes over devices. `ids` are the device ids in row-major mesh order, copied; NULL means
  * 0, 1, 2, … and then nothing is allocated per device. `nids` is their number (ignored when ids is NULL).
@@ -22,18 +10,11 @@ typedef struct shardrt_sharding shardrt_sharding;
  * from the product of the sizes, an id outside [0, device_count), an id that repeats; EOVERFLOW: the product. */
 int shardrt_mesh_new(int32_t naxes, const int64_t *sizes, const char *const *names, int64_t nids, const int32_t *ids,
                      int64_t device_count, shardrt_mesh **out);
-void shardrt_mesh_free(shardrt_mesh *mesh);                                 /* one count less */
-int64_t shardrt_mesh_size(const shardrt_mesh *mesh);                        /* in devices: the product of its axes */
-int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh);                  /* 1 or more */
-int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis);     /* needs 0 <= axis < axis_count */
-const char *shardrt_mesh_axis_name(const shardrt_mesh *mesh, int32_t axis); /* lives as long as the mesh */
-int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position);    /* the id at a row-major position */
+void shardrt_mesh_free(shardrt_mesh *mesh); /* one count less */
 /* The positions of the mesh whose device id lies in [first_id, first_id + count), ascending; writes at most `capacity`
  * of them and returns how many there are. */
 int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32_t count, int64_t *positions,
                                int64_t capacity);
-/* Mesh("data": 4, "model": 2), with the devices where they are not 0, 1, 2, …; lives as long as the mesh. */
-const char *shardrt_mesh_text(const shardrt_mesh *mesh);
 bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b); /* same axes, same devices in the same order */
 bool shardrt_mesh_same_devices(const shardrt_mesh *a, const shardrt_mesh *b); /* in the same order */
 
@@ -44,14 +25,7 @@ int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *ax
                          const char *const *axis_names, shardrt_sharding **out);
 /* The whole array on one device. */
 int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
-void shardrt_sharding_free(shardrt_sharding *sharding);                /* one count less */
-shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
-/* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
- * sharding. */
-const char *shardrt_sharding_text(const shardrt_sharding *sharding);
-/* Into how many equal parts dimension `dim` is cut (1 beyond the spec). */
-int64_t shardrt_sharding_cuts(const shardrt_sharding *sharding, int32_t dim);
-bool shardrt_sharding_is_fully_replicated(const shardrt_sharding *sharding);       /* every device holds everything */
+void shardrt_sharding_free(shardrt_sharding *sharding);                            /* one count less */
 bool shardrt_sharding_equal(const shardrt_sharding *a, const shardrt_sharding *b); /* one mesh, one layout */
 /* A number that is equal for equal shardings, also in other processes. */
 uint64_t shardrt_sharding_fingerprint(const shardrt_sharding *sharding);
@@ -61,16 +35,6 @@ uint64_t shardrt_sharding_fingerprint(const shardrt_sharding *sharding);
  * A dimension of size 0 divides by anything. */
 int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
                                  int64_t *shard_shape);
-
-/* What one device holds. */
-typedef struct shardrt_shard {
-  int64_t position;   /* in the mesh, row-major */
-  int32_t device;     /* its id */
-  int32_t process;    /* the process that owns it */
-  int64_t replica_id; /* how many devices before it, in mesh order, hold the same box */
-  int32_t block;      /* which of this process's distinct boxes, numbered by first appearance in mesh order */
-  shardrt_box box;
-} shardrt_shard;
 
 /* The box and replica id of the device at one mesh position (block is set to 0). Errors as shard_shape. */
 int shardrt_sharding_shard(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int64_t position,

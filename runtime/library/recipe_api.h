@@ -1,15 +1,5 @@
 /* recipe_api.h - a program of its own that takes batches from a recipe: a part of shardrt.h.
  *
- *     shardrt_options options;
- *     shardrt_options_init(&options);
- *     options.devices = 2;
- *     shardrt_recipe *recipe;
- *     shardrt_batch *batch;
- *     if (shardrt_join(&options) < 0 || shardrt_open("data.lua", 0, NULL, &recipe) < 0) …shardrt_error_message()…
- *     while ((code = shardrt_next(recipe, -1, &batch)) == 1) { …; shardrt_batch_free(batch); }
- *     shardrt_close(recipe);
- *     shardrt_leave();
- *
  * The process belongs to one job at a time here. One thread joins it and makes all calls below until it leaves. Any
  * thread may retain and free batches and look into them, ask a recipe for its loaders, their names and steps, and close
  * handles. A handle is one thread's at a time. Every process of the job makes the same calls in the same order, but for
@@ -20,7 +10,7 @@
 #ifndef SHARDRT_LIBRARY_RECIPE_API_H
 #define SHARDRT_LIBRARY_RECIPE_API_H
 
-#include "loader/loader_api.h"
+#include "comm/program_api.h"
 
 /* Joins a job, or begins one alone, as shardrt_job_open. Nothing of the options is kept but the callbacks' context.
  * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. */
@@ -34,8 +24,6 @@ void shardrt_abandon(void);
 /* The job that was joined, for the functions that take one; NULL: none. */
 shardrt_job *shardrt_joined(void);
 
-/* A recipe that was run and returned its loaders, or one of these loaders. */
-typedef struct shardrt_recipe shardrt_recipe;
 /* Runs the recipe, whose `arg` and `...` are the arguments; it returns a loader, or a table of loaders by name. Several
  * may be open: each has its own Lua state and loaders, and they share the job. EINVAL: the file cannot be read, or the
  * recipe failed (the message begins with its file and line), or returned something else; other codes are those of what
@@ -63,7 +51,6 @@ void shardrt_close(shardrt_recipe *recipe);
  *
  * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget, without a
  * limit: shardrt_stats tells how much ("held_bytes"). */
-typedef struct shardrt_batch shardrt_batch;
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out);
 /* Batches of an epoch; -1 for a recipe that returned a table. */
 int64_t shardrt_steps(const shardrt_recipe *recipe);

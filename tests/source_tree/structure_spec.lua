@@ -194,7 +194,7 @@ describe("the rooms", function()
     for _, file in ipairs(files) do
       if not ENDS_THE_JOB[file:match "^runtime/(.*)%.c$" or ""] then
         for line in io.lines(file) do
-          local code = line:gsub("/%*.-%*/", "")
+          local code = line:find "^ %*" and "" or line:gsub("/%*.-%*/", "") -- a comment may show an example
           for _, call in ipairs {
             "[^%w_]_?exit%s*%(", "[^%w_n]printf%s*%(", "fprintf%s*%(%s*std", "STD%w+_FILENO", "[^%w_>]abort%s*%(",
           } do
