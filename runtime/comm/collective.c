@@ -21,7 +21,7 @@
 #define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
 #define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
-enum { PASSED_ON = 2 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
+enum { PASSED_ON = 3 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 /* Bytes of a round of a large gathering: of all processes, as fits into caches, or of each, where these are many. */
 enum { ROUND = 1 << 22, LEAST_OF_EACH = 1 << 12 };
@@ -32,7 +32,8 @@ int collective_open(struct collective *m, const struct comm_transport *transport
   struct notes inbox = {0};
   int code = notes_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
-  struct collective_slot *room = alloc_zeros(2 + 2 * (size_t)count, sizeof *room);
+  const size_t slots = 2 + 2 * (size_t)count, tokens = 2 + (size_t)count;
+  struct collective_slot *room = alloc_zeros(1, slots * sizeof *room + tokens * sizeof(struct collective_token));
   if (room == NULL) {
     notes_close(&inbox);
     return ALLOC_FAILED;
@@ -43,12 +44,15 @@ int collective_open(struct collective *m, const struct comm_transport *transport
                            .count = count,
                            .timeout = timeout,
                            .notes = inbox,
+                           .near = COLLECTIVE_NEAR,
                            .room = room,
                            .in_use = room,
                            .mine = room,
                            .words = (char *)(room + 1),
                            .last = room + 2,
-                           .next = room + 2 + count};
+                           .next = room + 2 + count,
+                           .tokens = (struct collective_token *)(room + slots),
+                           .is_alike = true};
   return SHARDRT_OK;
 }
 
@@ -197,6 +201,10 @@ int collective_wait(struct collective *m, int started, const char *what, size_t 
     return started;
   }
   return collective_until(m, &(struct collective_work){.step = test_gathering, .context = m}, what, bytes);
+}
+
+const struct collective_slot *collective_said(const struct collective *m, int32_t process) {
+  return m->is_alike ? &m->met : &m->last[process];
 }
 
 static bool slot_equal(const struct collective_slot *a, const struct collective_slot *b) {
@@ -362,45 +370,146 @@ int collective_gather(struct collective *m, const char *what, const void *mine, 
   return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
 
-static int join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all,
-                bool is_direct) {
-  const int shown = (int)strcspn(what, "\n");
-  if (own < 0 && (m->broken || m->count == 1)) return own;
-  if (m->is_abandoned) return refuse_abandoned(what);
-  if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
-  const bool small = bytes <= COLLECTIVE_INLINE;
-  if (own >= 0 && !small && !is_direct) own = reserve_rounds(m, bytes);
-  if (own < 0 && m->count == 1) return own;
-  char message[PASSED_ON] = "";
-  if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
-  m->came = shardrt_clock();
+/* ---- the meeting ------------------------------------------------------------------------------------------------- */
+
+static void fill_slot(struct collective *m, const char *what, int own, uint64_t number, size_t bytes) {
   *m->mine = (struct collective_slot){
-      .call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
-  snprintf(m->mine->what, sizeof m->mine->what, "%.*s", shown, what);
+      .call = hash_text(0, what), .bytes = bytes, .number = number, .steps = m->steps, .code = own < 0 ? own : 0};
+  snprintf(m->mine->what, sizeof m->mine->what, "%.*s", (int)strcspn(what, "\n"), what);
   snprintf(m->mine->where, sizeof m->mine->where, "%s", m->where);
-  assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
-  if (small && bytes > 0 && own >= 0) memcpy(m->mine->payload, mine, bytes);
-  size_t slot = sizeof(struct collective_slot);
-  const int64_t start = trace_begin();
-  int code = collective_wait(m, m->transport->gather(m->endpoint, m->mine, slot, m->next, slot), m->mine->what,
-                             slot * (size_t)m->count);
+}
+
+static struct collective_token token_of(const struct collective_slot *slot) {
+  if (slot->code < 0) return (struct collective_token){0};
+  const uint64_t said[] = {slot->call, slot->bytes, slot->steps.hash};
+  const uint64_t call = hash_text(hash_bytes(0, said, sizeof said), slot->where);
+  return (struct collective_token){
+      .call = call, .not_call = ~call, .number = slot->number, .not_number = ~slot->number};
+}
+
+static void token_add(struct collective_token *all, const struct collective_token *other) {
+  all->call &= other->call;
+  all->not_call &= other->not_call;
+  all->number &= other->number;
+  all->not_number &= other->not_number;
+}
+
+static bool token_is_alike(const struct collective_token *all) {
+  return all->call == ~all->not_call && all->number == ~all->not_number;
+}
+
+static bool is_near(const struct collective *m) {
+  return m->count <= m->near || m->transport->fold == NULL;
+}
+
+/* Leaves in tokens[1] what all gave together. */
+static int fold_tokens(struct collective *m) {
+  struct collective_token *mine = m->tokens, *all = mine + 1, *each = mine + 2;
+  const size_t bytes = sizeof *mine;
+  if (!is_near(m))
+    return collective_wait(m, m->transport->fold(m->endpoint, &mine->call, COLLECTIVE_FOLDED, &all->call),
+                           m->mine->what, bytes);
+  const int code = collective_wait(m, m->transport->gather(m->endpoint, mine, bytes, each, bytes), m->mine->what,
+                                   bytes * (size_t)m->count);
+  *all = each[0];
+  for (int32_t p = 1; p < m->count && code == SHARDRT_OK; p++) token_add(all, &each[p]);
+  return code;
+}
+
+/* What each says in words, where the hashes differ. */
+static int gather_slots(struct collective *m) {
+  const size_t bytes = sizeof *m->mine;
+  const int code = collective_wait(m, m->transport->gather(m->endpoint, m->mine, bytes, m->next, bytes), m->mine->what,
+                                   bytes * (size_t)m->count);
   if (code < 0) return code;
-  trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   assert(m->next != m->last);
   struct collective_slot *said = m->next;
   m->next = m->last;
   m->last = said;
-  m->seen = shardrt_clock();
+  return SHARDRT_OK;
+}
+
+/* Where nobody failed and all call the same, though they may be in different places, or give different numbers, they
+ * go on. */
+static int settle_difference(struct collective *m, const char message[PASSED_ON]) {
+  int code = gather_slots(m);
+  if (code < 0) return code;
+  m->is_alike = false;
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
-  if (any_failed) return pass_on_message(m, message);
-  if (!small) return (is_direct ? gather_direct : gather_large)(m, m->mine->what, mine, bytes, all);
-  for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
+  return any_failed ? pass_on_message(m, message) : SHARDRT_OK;
+}
+
+/* `bytes` that fit come along in the tokens of processes that are near. */
+static int meet(struct collective *m, const char *what, int own, uint64_t number, const void *mine, size_t bytes) {
+  char message[PASSED_ON] = "";
+  if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
+  m->came = shardrt_clock();
+  fill_slot(m, what, own, number, bytes);
+  m->tokens[0] = token_of(m->mine);
+  if (own >= 0 && bytes > 0 && bytes <= COLLECTIVE_INLINE) memcpy(m->tokens[0].payload, mine, bytes);
+  const int64_t start = trace_begin();
+  int code = fold_tokens(m);
+  if (code == SHARDRT_OK) trace_end(start, (struct trace_event){.kind = TRACE_MEET});
+  if (code < 0) return code;
+  m->seen = shardrt_clock();
+  m->met = *m->mine;
+  m->is_alike = true;
+  return token_is_alike(&m->tokens[1]) ? SHARDRT_OK : settle_difference(m, message);
+}
+
+/* What is small has come along where all are near; else it goes by way of memory for slots. */
+static int gather_small(struct collective *m, const void *mine, size_t bytes, void *all) {
+  const char *said = (const char *)m->tokens[2].payload;
+  size_t stride = sizeof *m->tokens;
+  if (!is_near(m)) {
+    memcpy(m->words, mine, bytes);
+    const int code = collective_wait(m, m->transport->gather(m->endpoint, m->words, bytes, m->next, bytes),
+                                     m->mine->what, bytes * (size_t)m->count);
+    if (code < 0) return code;
+    said = (const char *)m->next;
+    stride = bytes;
+  }
+  for (size_t p = 0; p < (size_t)m->count; p++) memcpy((char *)all + p * bytes, said + p * stride, bytes);
   return SHARDRT_OK;
+}
+
+/* Whether this process can meet the others; `own` is what it failed with before. */
+static int check_usable(const struct collective *m, const char *what, int own) {
+  if (own < 0 && (m->broken || m->count == 1)) return own;
+  if (m->is_abandoned) return refuse_abandoned(what);
+  if (m->broken)
+    return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", (int)strcspn(what, "\n"), what);
+  return SHARDRT_OK;
+}
+
+static int join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all,
+                bool is_direct) {
+  int code = check_usable(m, what, own);
+  if (code < 0) return code;
+  const bool small = bytes <= COLLECTIVE_INLINE;
+  if (own >= 0 && !small && !is_direct) own = reserve_rounds(m, bytes);
+  if (own < 0 && m->count == 1) return own;
+  assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
+  code = meet(m, what, own, 0, mine, bytes);
+  if (code < 0 || bytes == 0) return code;
+  if (small) return gather_small(m, mine, bytes, all);
+  return (is_direct ? gather_direct : gather_large)(m, m->mine->what, mine, bytes, all);
 }
 
 int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
   return join(m, what, own, mine, bytes, all, false);
+}
+
+int collective_compare(struct collective *m, const char *what, int own, uint64_t number, bool *others, bool *differs) {
+  int code = check_usable(m, what, own);
+  if (code == SHARDRT_OK) code = meet(m, what, own, number, NULL, 0);
+  if (code < 0) return code;
+  for (int32_t p = 0; p < m->count; p++) {
+    others[p] = collective_said(m, p)->number != collective_said(m, 0)->number;
+    *differs = *differs || others[p];
+  }
+  return SHARDRT_OK;
 }
 
 int collective_gather_direct(struct collective *m, const char *what, const void *mine, size_t bytes, void *all) {

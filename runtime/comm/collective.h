@@ -1,12 +1,17 @@
-/* collective.h - how processes do something together: every collective call begins with a gathering.
+/* collective.h - how processes do something together: every collective call begins with a meeting.
  *
- * In a gathering every process gives a slot of fixed size that says what it calls, with how many bytes, and where in
- * the recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
- * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
- * process took that need no gathering by themselves (a loader's batches). Whoever waits spins for a
- * moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no process moved data. A process
- * that moves says so, which restarts the others' clocks. A wait rests when the slice that it runs in is over
- * (system/time_slice.h); the time until it goes on is not counted.
+ * In a meeting every process gives a hash of what it calls, with how many bytes, where in the recipe it is, and which
+ * steps it took that need no meeting by themselves (a loader's batches). Only when all hashes are the same does
+ * anything else happen, so a process that took another way is found before anything can be mixed up. Where they differ,
+ * a slot of each process says the same in words, and all processes get the same message about it.
+ *
+ * The hashes are one all-reduce of 32 bytes, so that a meeting's bytes do not grow with the job. Few processes gather
+ * 64 bytes instead: that takes one message's time, and a tree's takes several. What is gathered beside comes along
+ * there, if it is small.
+ *
+ * Whoever waits spins for a moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no
+ * process moved data. A process that moves says so, which restarts the others' clocks. A wait rests when the slice that
+ * it runs in is over (system/time_slice.h); the time until it goes on is not counted.
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H
@@ -14,7 +19,8 @@
 #include "comm/notes.h"
 #include "platform/comm.h"
 
-enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 240 };
+enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 32 };
+enum { COLLECTIVE_NEAR = 32 }; /* so many processes gather what they meet with, which is quicker than an all-reduce */
 
 /* The steps that a process took so far without meeting anybody. */
 struct collective_steps {
@@ -24,14 +30,23 @@ struct collective_steps {
 };
 
 struct collective_slot {
-  uint64_t call;  /* the hash of all of `what` */
-  uint64_t bytes; /* how many each process gives */
+  uint64_t call;   /* the hash of all of `what` */
+  uint64_t bytes;  /* how many each process gives */
+  uint64_t number; /* that is to be the same in all; see collective_compare */
   char what[COLLECTIVE_WHAT];
   char where[COLLECTIVE_WHERE];
   struct collective_steps steps;
-  int32_t code;                             /* < 0: this process cannot take part, and only says so */
-  unsigned char payload[COLLECTIVE_INLINE]; /* the bytes themselves where they fit */
+  int32_t code; /* < 0: this process cannot take part, and only says so */
 };
+
+/* What processes meet with. Of all, the bitwise and is looked at: where each gave the same, the second of a pair is
+ * still what the first is not. One that cannot take part gives zeros. */
+struct collective_token {
+  uint64_t call, not_call;                  /* of the slot, all but the number */
+  uint64_t number, not_number;              /* of the slot */
+  unsigned char payload[COLLECTIVE_INLINE]; /* near only: the bytes themselves where they fit */
+};
+enum { COLLECTIVE_FOLDED = 4 }; /* numbers of a token, of which the and is taken */
 
 struct collective {
   const struct comm_transport *transport;
@@ -47,15 +62,19 @@ struct collective {
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
   double seen;                   /* when the last gathering was that all came to */
-  struct collective_slot *room;  /* mine, words, last, next */
+  int32_t near;                  /* COLLECTIVE_NEAR, unless a test has other plans */
+  struct collective_slot *room;  /* mine, words, last, next; tokens */
   char *rounds;                  /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
   size_t rounds_each;            /* of so many bytes */
   void *in_use;                  /* room or rounds: all that a gathering under way may use */
   struct collective_slot *mine;
   char *words; /* [sizeof(collective_slot)] a part of the message that this process failed with */
-  /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
-   * second, and then they change places. */
+  /* [count] each: what everyone said in words last, and the time before; a gathering under way writes to the second,
+   * and then they change places. Memory that nobody has written to takes none of the machine's. */
   struct collective_slot *last, *next;
+  struct collective_token *tokens; /* this process's, that of all together, and [count] where these are gathered */
+  struct collective_slot met;      /* what this process said in the last meeting, */
+  bool is_alike;                   /* and all others; else `last` has what they said */
 };
 
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
@@ -90,6 +109,13 @@ int collective_gather_direct(struct collective *m, const char *what, const void 
  * unless all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call,
  * so that nobody needs memory to fail in company. */
 int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
+
+/* As collective_join, of a number that is to be the same in all, at the price of a barrier. Where it is not, *differs
+ * becomes true, and others[p] ([count]) whether process p gave another than process 0. */
+int collective_compare(struct collective *m, const char *what, int own, uint64_t number, bool *others, bool *differs);
+
+/* What a process said in the last meeting that all came to. */
+const struct collective_slot *collective_said(const struct collective *m, int32_t process);
 
 /* Where in the recipe this process is, or what it does outside of it. */
 const char *collective_place(const struct collective *m);

@@ -271,14 +271,26 @@ void shardrt_job_step(shardrt_job *job, const char *what) {
   if (job != NULL) collective_step(&job->collective, what);
 }
 
-int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all) {
+/* Whether processes can meet in it; `own` is what this one failed with before. */
+static int check_joined(const shardrt_job *job, const char *what, int own) {
   if (own < 0 && (job == NULL || job_is_planned(job))) return own;
   if (job == NULL) return error_set(SHARDRT_EINVAL, "%s: there is no job", what);
-  if (!job->has_joined) return error_set(SHARDRT_EINVAL, "%s: the job could not be joined", what);
+  return job->has_joined ? SHARDRT_OK : error_set(SHARDRT_EINVAL, "%s: the job could not be joined", what);
+}
+
+int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all) {
+  const int code = check_joined(job, what, own);
+  if (code < 0) return code;
   if (!job->info.planning) return collective_join(&job->collective, what, own, mine, bytes, all);
   for (int32_t p = 0; p < job->info.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
   return SHARDRT_OK;
+}
+
+int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs) {
+  const int code = check_joined(job, what, own);
+  if (code < 0 || job->info.planning) return code;
+  return collective_compare(&job->collective, what, own, number, others, differs);
 }
 
 bool job_is_planned(const shardrt_job *job) {

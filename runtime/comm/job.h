@@ -32,6 +32,9 @@ struct job_part *job_moves(shardrt_job *job);
  * process finds no memory for is an error in all then, and none waits for it. */
 int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all);
 
+/* As collective_compare. In a job that is only planned all are alike. */
+int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs);
+
 /* Whether nobody else takes part: in no job, in one of one process, or in a planned one. */
 bool job_is_alone(const shardrt_job *job);
 /* Whether the job is only planned; a process in no job runs. */

@@ -27,7 +27,8 @@ static struct sighting sight_process(const struct collective *m, int32_t p, doub
   const struct notes_peer *peer = &m->notes.peers[p];
   if (p == m->index) return (struct sighting){true, collective_place(m), NULL, now - m->came};
   if (!is_silent(m, p)) return (struct sighting){true, peer->where, NULL, now - peer->since};
-  return (struct sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
+  const struct collective_slot *said = collective_said(m, p);
+  return (struct sighting){false, said->where, said->what, now - m->seen};
 }
 
 static bool is_same_place(const struct sighting *a, const struct sighting *b) {

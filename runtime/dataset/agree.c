@@ -1,8 +1,13 @@
-/* agree.c - every process must see the same files. */
+/* agree.c - every process must see the same files.
+ *
+ * Where all processes have the same files by number in the file system, length and time, each reads the heads of its
+ * share of them for their fingerprints, and tells the others: a job reads each head once. Else each process reads them
+ * all, since a file of one host may differ from that of another. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "check/same.h"
 #include "comm/job.h"
@@ -38,10 +43,65 @@ static int compare_file(shardrt_job *job, const shardrt_source *source, int32_t 
   return same_compare(job, what, name, source_file_fingerprint(source, file), differs);
 }
 
+/* Of all files that the source reads; *reads: of how many heads. */
+static uint64_t identify_files(const shardrt_source *source, int32_t *reads) {
+  const int32_t files = source_file_count(source);
+  uint64_t hash = hash_number(0, files);
+  *reads = 0;
+  for (int32_t f = 0; f < files; f++) {
+    bool is_read;
+    hash = hash_number(hash, (int64_t)source_file_identity(source, f, &is_read));
+    hash = hash_number(hash, is_read);
+    *reads += is_read;
+  }
+  return hash;
+}
+
+/* Process p reads heads p, p + processes, …; `told` has a column of `rows` fingerprints from each process. The call
+ * that reads writes to `mine`, the call that tells has `told` instead. */
+static void go_through_heads(const shardrt_job_info *job, const shardrt_source *source, size_t rows, uint64_t *mine,
+                             const uint64_t *told) {
+  const int32_t files = source_file_count(source);
+  size_t head = 0;
+  for (int32_t f = 0; f < files; f++) {
+    bool is_read;
+    (void)source_file_identity(source, f, &is_read);
+    if (!is_read) continue;
+    const size_t process = head % (size_t)job->process_count, row = head++ / (size_t)job->process_count;
+    if (told != NULL)
+      source_file_tell(source, f, told[process * rows + row]);
+    else if (process == (size_t)job->process_index)
+      mine[row] = source_file_read(source, f);
+  }
+}
+
+static int share_heads(shardrt_job *job, const shardrt_source *source) {
+  const shardrt_job_info *info = shardrt_job_info_get(job);
+  const size_t processes = (size_t)info->process_count;
+  int32_t reads;
+  const uint64_t identity = identify_files(source, &reads);
+  const size_t rows = ((size_t)reads + processes - 1) / processes;
+  bool differs = false, *others = alloc_array(processes, sizeof *others);
+  uint64_t *mine = alloc_zeros(rows, sizeof *mine), *told = alloc_array(rows * processes, sizeof *told);
+  int code = others == NULL || mine == NULL || told == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  code = job_compare(job, "comparing the source's files", code, identity, others, &differs);
+  if (code == SHARDRT_OK && !differs && reads > 0 && mine != NULL && told != NULL) {
+    go_through_heads(info, source, rows, mine, NULL);
+    code = job_join(job, "telling the fingerprints of the source's files", code, mine, rows * sizeof *mine, told);
+    if (code == SHARDRT_OK) go_through_heads(info, source, rows, mine, told);
+  }
+  alloc_free(told);
+  alloc_free(mine);
+  alloc_free(others);
+  return code;
+}
+
 /* One number first; only where that differs, what it is made of. */
 int shardrt_check_source(shardrt_job *job, const shardrt_source *source) {
   bool differs = false;
-  int code = same_compare(job, "comparing the source", "the source", shardrt_source_fingerprint(source), &differs);
+  int code = job_is_alone(job) ? SHARDRT_OK : share_heads(job, source);
+  if (code < 0) return code;
+  code = same_compare(job, "comparing the source", "the source", shardrt_source_fingerprint(source), &differs);
   if (!differs)
     return code < 0 ? code
                     : same_compare(job, "comparing the transforms", "the source's transforms (or filters)",

@@ -387,10 +387,10 @@ int32_t source_file_count(const shardrt_source *source) {
 }
 
 /* The file number *file, counted down as others are passed; NULL: there are fewer. */
-static const struct source_file *find_file(const shardrt_source *source, int32_t *file) {
+static struct source_file *find_file(const shardrt_source *source, int32_t *file) {
   if (*file < source->nfiles) return &source->files[*file];
   *file -= source->nfiles;
-  const struct source_file *found = NULL;
+  struct source_file *found = NULL;
   for (int32_t b = 0; b < source->nbases && found == NULL; b++) found = find_file(source->bases[b], file);
   return found;
 }
@@ -401,7 +401,25 @@ const char *source_file_name(const shardrt_source *source, int32_t file) {
 
 uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
   const struct source_file *found = find_file(source, &file);
+  return found->stored == NULL || found->is_told ? found->fingerprint : stored_fingerprint(found->stored);
+}
+
+uint64_t source_file_identity(const shardrt_source *source, int32_t file, bool *is_read) {
+  const struct source_file *found = find_file(source, &file);
+  *is_read = found->stored != NULL && found->stored->map.remote == NULL;
+  if (*is_read) return mapping_identity(&found->stored->map);
   return found->stored != NULL ? stored_fingerprint(found->stored) : found->fingerprint;
+}
+
+uint64_t source_file_read(const shardrt_source *source, int32_t file) {
+  const struct source_file *found = find_file(source, &file);
+  return found->stored != NULL ? stored_fingerprint(found->stored) : found->fingerprint;
+}
+
+void source_file_tell(const shardrt_source *source, int32_t file, uint64_t fingerprint) {
+  struct source_file *found = find_file(source, &file);
+  found->fingerprint = fingerprint;
+  found->is_told = true;
 }
 
 void source_selection_hash(const shardrt_source *source, uint64_t *hashes) {

@@ -27,6 +27,7 @@ struct source_file {
   const char *title;           /* for messages: "the file a.npy", "the array 'image'"; lives as long as the source */
   const struct stored *stored; /* the same. NULL: it is no such file, but has */
   uint64_t fingerprint;        /* this fingerprint */
+  bool is_told;                /* it was another process that read the file's head, and told the fingerprint */
 };
 
 struct source_format {
@@ -165,6 +166,12 @@ uint64_t source_transform_hash(const shardrt_source *source);
 int32_t source_file_count(const shardrt_source *source);
 const char *source_file_name(const shardrt_source *source, int32_t file);
 uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
+/* What tells, without reading it, that a file is the same as in another process: *is_read, whether its head is read for
+ * its fingerprint. Of what is in memory already that is the fingerprint itself. */
+uint64_t source_file_identity(const shardrt_source *source, int32_t file, bool *is_read);
+/* Reads the head of a file for its fingerprint; _tell: from now on it has this one, which another process read. */
+uint64_t source_file_read(const shardrt_source *source, int32_t file);
+void source_file_tell(const shardrt_source *source, int32_t file, uint64_t fingerprint);
 
 /* ---- for formats ---- */
 

@@ -2,8 +2,8 @@
  * for all.
  *
  * A transport is a const table of functions; a new one is one file that defines such a table. All are called on the
- * thread that opened the job only. One gathering at a time is under way: it is started, then asked for until it is
- * done, so that whoever waits decides how (collective.c waits politely and with a deadline).
+ * thread that opened the job only. One gathering or fold at a time is under way: it is started, then asked for until it
+ * is done, so that whoever waits decides how (collective.c waits politely and with a deadline).
  */
 #ifndef SHARDRT_PLATFORM_COMM_H
 #define SHARDRT_PLATFORM_COMM_H
@@ -54,6 +54,9 @@ struct comm_transport {
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride);
+  /* Starts to take the bitwise and of `count` numbers of each process, at most 64 bytes; `all` is [count], and both are
+   * left alone until it is done. NULL: this transport cannot. */
+  int (*fold)(struct comm_endpoint *endpoint, const uint64_t *mine, int32_t count, uint64_t *all);
   /* Whether what was started is done. */
   int (*test)(struct comm_endpoint *endpoint, bool *done);
   /* Begins to send or to receive one message of exactly `bytes` bytes, at most COMM_PIECE; `data` is left alone until
@@ -81,7 +84,7 @@ struct comm_transport {
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
-enum { COMM_VERSION = 1 };
+enum { COMM_VERSION = 2 };
 
 extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */

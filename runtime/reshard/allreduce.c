@@ -17,9 +17,10 @@
 #include "reshard/move_cache.h"
 
 enum {
-  WINDOW = 16,        /* messages in each direction */
-  STAGING = 1 << 20,  /* bytes, which the nearest caches hold while they are added; */
-  SMALLEST = 16 << 10 /* but no smaller messages where there are many processes */
+  WINDOW = 16,         /* messages in each direction */
+  STAGING = 1 << 20,   /* bytes, which the nearest caches hold while they are added; */
+  SMALLEST = 16 << 10, /* but no smaller messages where there are many processes */
+  SMALL = 240          /* bytes that are gathered, and added up by each */
 };
 _Static_assert(2 * WINDOW <= (int)EXCHANGE_SLOTS && 2 * WINDOW <= (int)COMM_REQUESTS, "each slot has a request");
 
@@ -284,9 +285,9 @@ static int check(const struct allreduce *a, const shardrt_mesh *mesh, const char
   return SHARDRT_OK;
 }
 
-/* What goes in the first gathering, with what else is said there. */
+/* What all gather, as soon as they have met. */
 static bool is_small(const struct allreduce *a) {
-  return a->bytes <= COLLECTIVE_INLINE;
+  return a->bytes <= SMALL;
 }
 
 /* As much of the cache's memory as there are members, a part of each; as many bytes as a round has. */
@@ -316,7 +317,7 @@ static int prepare(struct allreduce *a, const shardrt_mesh *mesh, const char *ax
   code = group_find(&a->group, shardrt_job_info_get(a->job), mesh, mesh_axis(mesh, axis));
   if (code < 0 || job_is_alone(a->job)) return code;
   if (is_small(a)) {
-    a->everyone = alloc_array((size_t)shardrt_job_info_get(a->job)->process_count, COLLECTIVE_INLINE);
+    a->everyone = alloc_array((size_t)shardrt_job_info_get(a->job)->process_count, SMALL);
     if (a->everyone == NULL) return ALLOC_FAILED;
   }
   if (a->group.count < 2 || a->n == 0) return SHARDRT_OK;
@@ -327,7 +328,7 @@ static int prepare(struct allreduce *a, const shardrt_mesh *mesh, const char *ax
 }
 
 static int meet(const struct allreduce *a, const char *what, int own) {
-  char mine[COLLECTIVE_INLINE] = {0};
+  char mine[SMALL] = {0};
   const size_t bytes = own == SHARDRT_OK && is_small(a) ? a->bytes : 0;
   if (a->data != NULL) memcpy(mine, a->data, bytes);
   return job_join(a->job, what, own, mine, bytes, a->everyone);

@@ -298,6 +298,39 @@ describe("what every process must see alike", function()
       .. "different from process 0: process 2"):format(folder, folder))
   end)
 
+  it("reads the head of each of a source's files once in the job, where all see the same files", function()
+    local folder = mpi.folder()
+    for i = 1, 40 do
+      local file = assert(io.open(("%s/%02d.jsonl"):format(folder, i), "wb"))
+      file:write('{"x": ', i, "}\n")
+      file:close()
+    end
+    local result = run(([[
+      local paths = {}
+      for i = 1, 40 do paths[i] = ("%%s/%%02d.jsonl"):format(%q, i) end
+      local source = require("shardrt").source
+      source.jsonl(paths) -- makes their indexes
+      fail.check(C.shardrt_barrier(current.job, "indexes"))
+      local s = source.jsonl(paths)
+      -- Counted are the files of which this process has a page, with those of one source.
+      collectgarbage()
+      collectgarbage()
+      local read, path = 0, nil
+      fail.check(C.shardrt_check_source(current.job, s))
+      for line in io.lines "/proc/self/smaps" do
+        path = line:match "%%S+%%.jsonl$" or not line:find "^%%x+%%-%%x+ " and path or nil
+        if path and tonumber(line:match "^Rss:%%s+(%%d+)" or 0) > 0 then read = read + 1 end
+      end
+      -- A quarter of them, and the first, which says which fields there are.
+      assert(read >= 10 and read <= 11, read .. " heads were read")
+      local given = ffi.new("uint64_t[1]", C.shardrt_source_fingerprint(s))
+      C.shardrt_source_free(ffi.gc(s, nil))
+      assert(C.shardrt_source_fingerprint(source.jsonl(paths)) == given[0]) -- what one process makes of all heads
+    ]]):format(folder))
+    mpi.remove(folder)
+    assert.equal(0, result.status, result.output)
+  end)
+
   it("includes a source's files: the one that differs is named, with the processes", function()
     local folder = mpi.folder()
     for _, name in ipairs { "same", "one", "other" } do

@@ -129,6 +129,41 @@ describe("a job of several processes", function()
     contains(result.stderr, "process 0 has 2 devices, process 1 has 3")
   end)
 
+  it("of many processes meets by an all-reduce, and says who differs, fails or is missing as one of few", function()
+    local result = mpi.run { processes = 34, devices = 1, limit = 120, options = { "--timeout", "6" }, source = [[
+      local ffi = require "ffi"
+      local C = require "shardrt.base.ffi"
+      local current = require "shardrt.base.current"
+      local fail = require "shardrt.base.error"
+      local job = current.info
+      local me, count = job.process_index, job.process_count
+      local function refused(code)
+        assert(code < 0)
+        return ffi.string(C.shardrt_error_message()) .. "\n"
+      end
+      local mine, all = ffi.new("int32_t[1]", me), ffi.new("int32_t[?]", count)
+      fail.check(C.shardrt_allgather(current.job, "numbers", mine, 4, all))
+      for p = 0, count - 1 do assert(all[p] == p) end
+      local said = refused(C.shardrt_barrier(current.job, me == 20 and "this" or "that"))
+      said = said .. refused(C.shardrt_check_same(current.job, "a number", me == 33 and 1 or 2))
+      local own = me == 7 and C.shardrt_allgather(nil, "reading", mine, 4, all) or 0
+      said = said .. refused(C.shardrt_check_outcome(current.job, "a step", own))
+      if me == 0 then io.write(said) end
+      C.shardrt_job_at(current.job, me == 5 and "here.lua:5" or "here.lua:6")
+      fail.check(C.shardrt_barrier(current.job, "the last"))
+      ffi.cdef "unsigned sleep(unsigned seconds);"
+      if me == 5 then ffi.C.sleep(60) end
+      C.shardrt_barrier(current.job, "the end")
+      if me == 9 then error(ffi.string(C.shardrt_error_message()), 0) end
+      ffi.C.sleep(60)
+    ]] }
+    contains(result.stdout, "processes 0-19, 21-33: that; process 20: this\n")
+    contains(result.stdout, "a number must be the same in every process; different from process 0: process 33\n")
+    contains(result.stdout, "process 7: reading: there is no job\n")
+    contains(result.stderr, "process 5 did not come to the end within 6 seconds")
+    contains(result.stderr, "process 5: last seen at here.lua:5, in the last, ")
+  end)
+
   it("refuses processes that a launcher started together and that find themselves alone", function()
     local result = mpi.shell("OMPI_COMM_WORLD_SIZE=2 " .. mpi.program() .. " /dev/null")
     assert.equal(1, result.status)

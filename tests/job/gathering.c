@@ -1,7 +1,8 @@
-/* gathering.c - what tests/job/gathering_spec.lua runs: large gatherings over a transport that looks at the memory
- * which it is given. Ends with 0 and "fine", or says what is not so. */
+/* gathering.c - what tests/job/gathering_spec.lua runs: meetings and gatherings over a transport that looks at the
+ * memory which it is given, and counts bytes. Ends with 0 and "fine", or says what is not so. */
 #include "comm/collective.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@ struct comm_endpoint {
   char *all;
   size_t bytes, stride;
   int64_t started, most;        /* gatherings; after `most` of them none ends */
+  uint64_t *folded;             /* the numbers of a fold under way, which is a gathering, too */
+  int64_t received;             /* bytes, of all that were started */
+  uint64_t number;              /* what the last process gives for its number, where it is not 0 */
   const char *refused, *beyond; /* memory of the caller's, which must not be given here */
   void *left;                   /* what abandoning handed over */
 };
@@ -42,6 +46,27 @@ static int fake_gather(struct comm_endpoint *e, const void *mine, size_t bytes, 
   e->bytes = bytes;
   e->stride = stride;
   e->started++;
+  e->received += (int64_t)(PROCESSES * bytes);
+  return SHARDRT_OK;
+}
+
+/* What the last process gives where it is to differ. */
+static void change_number(const struct comm_endpoint *e, struct collective_token *token) {
+  if (e->number == 0) return;
+  token->number = e->number;
+  token->not_number = ~e->number;
+}
+
+static int fake_fold(struct comm_endpoint *e, const uint64_t *mine, int32_t count, uint64_t *all) {
+  CHECK(e->mine == NULL && count == COLLECTIVE_FOLDED);
+  struct collective_token last = {0};
+  memcpy(&last, mine, COLLECTIVE_FOLDED * sizeof *mine);
+  change_number(e, &last);
+  memcpy(all, &last, COLLECTIVE_FOLDED * sizeof *mine);
+  for (int32_t i = 0; i < count; i++) all[i] &= mine[i];
+  e->folded = all;
+  e->started++;
+  e->received += (int64_t)sizeof *mine * count;
   return SHARDRT_OK;
 }
 
@@ -50,15 +75,21 @@ static void write_all(struct comm_endpoint *e) {
   for (size_t p = 0; p < PROCESSES; p++) {
     char *to = e->all + p * e->stride;
     memmove(to, e->mine, e->bytes);
-    if (e->bytes != sizeof(struct collective_slot) && p != OWN)
-      for (size_t i = 0; i < e->bytes; i++) to[i] = (char)(to[i] + (char)p);
+    const bool is_token = e->bytes == sizeof(struct collective_token);
+    if (p == PROCESSES - 1 && is_token) change_number(e, (struct collective_token *)to);
+    if (p == PROCESSES - 1 && e->bytes == sizeof(struct collective_slot) && e->number != 0)
+      ((struct collective_slot *)to)->number = e->number;
+    if (e->bytes == sizeof(struct collective_slot) || p == OWN) continue;
+    for (size_t i = is_token ? offsetof(struct collective_token, payload) : 0; i < e->bytes; i++)
+      to[i] = (char)(to[i] + (char)p);
   }
 }
 
 static int fake_test(struct comm_endpoint *e, bool *done) {
   if (e->started > e->most) return SHARDRT_OK;
-  write_all(e);
+  if (e->folded == NULL) write_all(e);
   e->mine = NULL;
+  e->folded = NULL;
   *done = true;
   return SHARDRT_OK;
 }
@@ -78,6 +109,7 @@ static void fake_abandon(struct comm_endpoint *e, void *room) {
 
 static const struct comm_transport fake = {.name = "fake",
                                            .gather = fake_gather,
+                                           .fold = fake_fold,
                                            .test = fake_test,
                                            .send_note = fake_send_note,
                                            .receive_note = fake_receive_note,
@@ -156,6 +188,36 @@ static void check_direct(void) {
   collective_abandon(&m);
 }
 
+/* A meeting's bytes: near, 64 from each; far, 32 in all, and what is gathered beside in a gathering of its own. Only
+ * where something differs does each process say more. */
+static void check_meeting(bool is_far) {
+  struct comm_endpoint e = {.most = INT64_MAX};
+  struct collective m;
+  int64_t rounds;
+  bool others[PROCESSES] = {false}, differs = false;
+  CHECK(collective_open(&m, &fake, &e, OWN, PROCESSES, 5) == SHARDRT_OK);
+  if (is_far) m.near = PROCESSES - 1;
+  const int64_t bytes = is_far ? 32 : (int64_t)(PROCESSES * sizeof(struct collective_token));
+  CHECK(bytes <= 64 * PROCESSES && collective_join(&m, "barrier", SHARDRT_OK, NULL, 0, NULL) == SHARDRT_OK);
+  CHECK(e.started == 1 && e.received == bytes);
+  for (size_t small = 1; small <= COLLECTIVE_INLINE; small += 31) {
+    CHECK(gather_once(&m, &e, small, &rounds) == SHARDRT_OK);
+    CHECK(rounds == (is_far ? 2 : 1));
+  }
+  e.received = 0;
+  CHECK(collective_compare(&m, "the same", SHARDRT_OK, 7, others, &differs) == SHARDRT_OK);
+  CHECK(!differs && e.received == bytes && strcmp(collective_said(&m, 2)->what, "the same") == 0);
+  e.number = 8;
+  CHECK(collective_compare(&m, "another", SHARDRT_OK, 7, others, &differs) == SHARDRT_OK);
+  CHECK(differs && !others[0] && !others[1] && others[2] && collective_said(&m, 2)->number == 8);
+  e.number = 0;
+  error_set(SHARDRT_EIO, "no such file");
+  CHECK(collective_join(&m, "reading", SHARDRT_EIO, NULL, 0, NULL) == SHARDRT_EIO);
+  CHECK(collective_join(&m, "barrier", SHARDRT_OK, NULL, 0, NULL) == SHARDRT_OK); /* still usable */
+  CHECK(strcmp(collective_said(&m, 0)->what, "barrier") == 0);
+  collective_abandon(&m);
+}
+
 static void check_memory(void) {
   struct comm_endpoint e = {.most = INT64_MAX};
   struct collective m;
@@ -171,6 +233,8 @@ static void check_memory(void) {
 
 int main(void) {
   check_values();
+  check_meeting(false);
+  check_meeting(true);
   for (int64_t which = 1; which <= 4; which++) check_lost(which);
   check_memory();
   check_direct();

@@ -301,6 +301,13 @@ static int mpi_gather(struct comm_endpoint *endpoint, const void *mine, size_t b
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
+static int mpi_fold(struct comm_endpoint *endpoint, const uint64_t *mine, int32_t count, uint64_t *all) {
+  assert(endpoint->request == MPI_REQUEST_NULL && count > 0);
+  if (mpi_has_ended()) return error_set(SHARDRT_ECOMM, "the program ended MPI before it left the job");
+  const int code = MPI_Iallreduce(mine, all, count, MPI_UINT64_T, MPI_BAND, endpoint->work, &endpoint->request);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
+}
+
 static int mpi_test(struct comm_endpoint *endpoint, bool *done) {
   int flag = 0;
   int code = MPI_Test(&endpoint->request, &flag, MPI_STATUS_IGNORE);
@@ -431,6 +438,7 @@ static const struct comm_transport comm_mpi = {
     .is_reachable = mpi_is_reachable,
     .open = mpi_open,
     .gather = mpi_gather,
+    .fold = mpi_fold,
     .test = mpi_test,
     .isend = mpi_isend,
     .irecv = mpi_irecv,

@@ -178,6 +178,11 @@ void mapping_close(struct mapping *map) {
   *map = (struct mapping){0};
 }
 
+uint64_t mapping_identity(const struct mapping *map) {
+  const uint64_t known[] = {map->entry != NULL ? map->entry->inode : 0, map->bytes, (uint64_t)map->changed};
+  return hash_bytes(0, known, sizeof known);
+}
+
 uint64_t mapping_fingerprint(const struct mapping *map) {
   return hash_bytes(hash_number(0, (int64_t)map->bytes), map->data,
                     map->bytes < STORAGE_HEAD ? map->bytes : STORAGE_HEAD);
