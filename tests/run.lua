@@ -7,7 +7,7 @@
 --
 -- The longest specs start first: by their last times, kept beside the program, else by a line of the spec that begins
 -- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others. Specs
--- with a line that begins `-- waits:` need little of a core: one of them at a time runs beside those that compute.
+-- with a line that begins `-- waits:` need little of a core: a few of them at a time run beside those that compute.
 --
 -- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one, and
 -- under sanitizers one for each core),
@@ -28,6 +28,7 @@ extern char **environ;
 ]]
 
 local SHOWN_LINES = 24 -- of a failure's message, where it is told once more
+local WAITING = 3 -- specs at once of those that wait
 local PATIENCE = 60 -- seconds that processes of a job wait for one of them
 
 local function setting(name, default)
@@ -256,7 +257,8 @@ local function failed_elsewhere(text)
   return count
 end
 
-local function finish(spec, status)
+---@param cpu number the seconds of the cores' time that it and its processes took
+local function finish(spec, status, cpu)
   local text = read_all(spec.folder .. "/log"):gsub("\r", "")
   os.execute(("rm -rf '%s'"):format(spec.folder))
   local line, after = ("\n" .. text):match "\n(%d+ success[^\n]*pending[^\n]*)(.*)"
@@ -276,7 +278,7 @@ local function finish(spec, status)
       or ("ended without a result (status %d)"):format(status)
     fail(spec, ("%s %s; the last it said:\n%s"):format(spec.name, line, last_lines(text)))
   end
-  print(("%-42s %s"):format(spec.name, line))
+  print(("%-42s %s, %.1f of the cores' time"):format(spec.name, line, cpu))
   if status ~= 0 or pending > 0 then print(text) end
   io.stdout:flush()
 end
@@ -301,17 +303,20 @@ local function run_all(lists, times)
     if spec then
       running[pid], spec.list.running = nil, spec.list.running - 1
       times[spec.name] = clock() - spec.began
-      totals.cpu = totals.cpu + tonumber(usage.seconds + usage.system_seconds)
+      local cpu = tonumber(usage.seconds + usage.system_seconds)
         + tonumber(usage.microseconds + usage.system_microseconds) / 1e6
+      totals.cpu = totals.cpu + cpu
       local code, signal = bit.rshift(bit.band(status[0], 0xff00), 8), bit.band(status[0], 0x7f)
-      finish(spec, signal ~= 0 and 128 + signal or code)
+      finish(spec, signal ~= 0 and 128 + signal or code, cpu)
     end
   end
 end
 
 local times, began = read_times(), clock()
 local places = sort_specs(arg, times)
-run_all({ { specs = places.together, at_once = jobs }, { specs = places.waiting, at_once = 1 } }, times)
+run_all({
+  { specs = places.together, at_once = jobs }, { specs = places.waiting, at_once = math.min(WAITING, jobs) },
+}, times)
 run_all({ { specs = places.alone, at_once = 1 } }, times)
 write_times(times)
 

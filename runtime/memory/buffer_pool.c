@@ -100,9 +100,17 @@ int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
   return pool_of(&pinned_memory, keep_bytes, out);
 }
 
+/* Whether `idle_bytes` is the sum over the idle list, which may be long: for rare calls. The lock is held. */
+static inline bool idle_is_counted(const struct buffer_pool *pool) {
+  size_t bytes = 0;
+  for (const struct allocation *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
+  return bytes == pool->idle_bytes;
+}
+
 void buffer_pool_free(struct buffer_pool *pool) {
   if (pool == NULL) return;
   pthread_mutex_lock(&pool->lock);
+  assert(idle_is_counted(pool));
   struct allocation *idle = pool->idle;
   pool->idle = NULL;
   pool->idle_bytes = 0;
@@ -112,13 +120,6 @@ void buffer_pool_free(struct buffer_pool *pool) {
   pthread_mutex_unlock(&pool->lock);
   allocation_free_list(idle);
   if (last) destroy(pool);
-}
-
-/* Whether `idle_bytes` is the sum over the idle list. The lock is held. */
-static inline bool idle_is_counted(const struct buffer_pool *pool) {
-  size_t bytes = 0;
-  for (const struct allocation *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
-  return bytes == pool->idle_bytes;
 }
 
 /* The allocation leaves the hands of its user: back to the idle list, or freed. */
@@ -131,7 +132,7 @@ static void allocation_give_back(struct allocation *back) {
     back->next = pool->idle;
     pool->idle = back;
     pool->idle_bytes += back->bytes;
-    assert(pool->idle_bytes <= pool->keep_bytes && idle_is_counted(pool));
+    assert(pool->idle_bytes <= pool->keep_bytes);
     back = NULL;
   }
   bool last = --pool->count == 0;

@@ -18,11 +18,15 @@ describe("a recipe's batches", function()
   local folder = mpi.folder()
   local written = folder .. "/written" -- by all processes, whole lines: those that mpirun collects may be torn
   local recipe, looping
+  local stops = {}
   setup(function()
     recipe = files.write(folder, "recipe.lua", streams.RECIPE)
     looping = files.write(folder, "looping.lua", streams.LOOP)
   end)
-  teardown(function() mpi.remove(folder) end)
+  teardown(function()
+    for _, stop in ipairs(stops) do stop() end
+    mpi.remove(folder)
+  end)
 
   local function lines_of(run, words, processes)
     os.remove(written)
@@ -40,6 +44,10 @@ describe("a recipe's batches", function()
       if not python then
         pending(name .. ": " .. missing)
       else
+        local copies
+        if how == "callbacks" and framework == "torch" then -- what is imported is imported once
+          copies, stops[#stops + 1] = library.forks(python, folder, "torch torch.distributed")
+        end
         it(name, function()
           for _, topology in ipairs(streams.TOPOLOGIES) do
             local devices, processes, names = topology.devices, topology.processes, table.concat(loaders, " ")
@@ -47,7 +55,7 @@ describe("a recipe's batches", function()
             assert.is_true(#wanted > 500)
             -- JAX's own processes find each other at a port, also where mpirun starts them.
             local run, started = library.run, ("env MASTER_PORT=%s %s"):format(library.port(), python)
-            if how == "callbacks" then run, started, processes = library.launch, python, processes or 1 end
+            if how == "callbacks" then run, started, processes = library.launch, copies or python, processes or 1 end
             local script = ("tests/python/stream_%s.py"):format(framework)
             assert.same(wanted, lines_of(run, { started, script, devices, recipe, how, names }, processes))
           end

@@ -27,8 +27,12 @@ describe("the Python package with PyTorch", function()
     return
   end
   local folder = mpi.folder()
-  teardown(function() mpi.remove(folder) end)
-  local run, well = cases.runner(folder, python, HEAD)
+  local fork, stop = library.forks(python, folder, "torch torch.distributed torch.utils.data")
+  teardown(function()
+    stop()
+    mpi.remove(folder)
+  end)
+  local run, well = cases.runner(folder, fork, HEAD)
 
   it("imports PyTorch only where it is asked for", function()
     well("loader {}", [=[
@@ -247,7 +251,7 @@ os._exit(0)
 ]=], { processes = 2, args = "missing" })
     expect.contains(expect.well(result).stdout, "told")
     for _, what in ipairs { "stuck", "dies" } do
-      result = mpi.shell("true") and library.launch(("%s %s/script.py %s"):format(python, folder, what), 2, 60)
+      result = mpi.shell("true") and library.launch(("%s %s/script.py %s"):format(fork, folder, what), 2, 60)
       expect.contains(expect.well(result).stdout, "told")
     end
   end)

@@ -80,6 +80,19 @@ local function python_with(module, path, missing)
   return nil, missing
 end
 
+--- A Python that has imported modules once, which takes longer than most scripts: how a copy of it is started with a
+--- script, as `python` is, and a function that ends it.
+---@param python string
+---@param folder string # for its socket
+---@param modules string
+---@return string, fun()
+function library.forks(python, folder, modules)
+  local forks = python .. " %s tests/support/python/forks.py %s " .. folder .. "/socket %s"
+  -- It ends where its stdin does: with this process, if nobody ends it before.
+  local server = assert(io.popen("OMP_NUM_THREADS=1 exec " .. forks:format("", "serve", modules) .. " >/dev/null", "w"))
+  return forks:format("-IS", "run", ""), function() server:close() end
+end
+
 --- Debian's Python, where it has PyTorch.
 ---@return string?, string?
 function library.torch()

@@ -5,6 +5,10 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 
+ffi.cdef "int memcmp(const void *a, const void *b, size_t bytes);"
+
+local PERIOD = 2 * 251 * 251 -- of the bytes of a value
+
 local moves = {}
 
 moves.dtypes = {
@@ -80,8 +84,14 @@ end
 --- A host array with bytes that tell elements apart.
 function moves.value(shape, dtype, seed)
   local h = shardrt.ndarray.zeros(shape, dtype)
-  local bytes = ffi.cast("uint8_t *", h.data)
-  for i = 0, h.bytes - 1 do bytes[i] = (i * 7 + math.floor(i / 251) * 13 + seed) % (dtype == "bool" and 2 or 251) end
+  local bytes, most = ffi.cast("uint8_t *", h.data), dtype == "bool" and 2 or 251
+  local filled = math.min(h.bytes, PERIOD)
+  for i = 0, filled - 1 do bytes[i] = (i * 7 + math.floor(i / 251) * 13 + seed) % most end
+  while filled < h.bytes do -- what comes behind is the same again
+    local more = math.min(filled, h.bytes - filled)
+    ffi.copy(bytes + filled, bytes, more)
+    filled = filled + more
+  end
   return h
 end
 
@@ -94,17 +104,19 @@ function moves.holds(x, value, label)
   for i, shard in ipairs(x.addressable_shards) do
     assert(shard.device == own[i], label)
     local part, at = ffi.cast("const uint8_t *", shard.data.data), 0
-    local function go(d, number)
-      if d > #x.shape then
-        for b = 0, size - 1 do
-          if part[at + b] ~= whole[number * size + b] then
-            error(("%s: device %d has a wrong element %d"):format(label, shard.device.id, number))
-          end
-        end
-        at = at + size
-        return
+    local function compare(number, count) -- as many elements in a row of the last dimension
+      local from, bytes = whole + number * size, count * size
+      if ffi.C.memcmp(part + at, from, bytes) ~= 0 then
+        local b = 0
+        while part[at + b] == from[b] do b = b + 1 end
+        error(("%s: device %d has a wrong element %d"):format(label, shard.device.id, number + math.floor(b / size)))
       end
-      for k = shard.index[d][1], shard.index[d][2] - 1 do go(d + 1, number * x.shape[d] + k) end
+      at = at + bytes
+    end
+    local function go(d, number)
+      local first, last = unpack(shard.index[d] or { 0, 1 }) -- of no dimensions: one element
+      if d >= #x.shape then return compare(number * (x.shape[d] or 1) + first, last - first) end
+      for k = first, last - 1 do go(d + 1, number * x.shape[d] + k) end
     end
     go(1, 0)
   end
