@@ -50,6 +50,9 @@ typedef struct shardrt_options {
    * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
   const void *mpi_comm;
   const shardrt_transport *callbacks; /* copied */
+  /* 1, the same in all processes, from shardrt_join on: shardrt_next tells when one of them was asked for an orderly
+   * end (shardrt_stop_ask). */
+  int32_t tells_stop;
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);
@@ -131,8 +134,12 @@ int shardrt_barrier(shardrt_job *job, const char *what);
  * ends; NULL: there is nothing, or nothing more. */
 const char *shardrt_job_notice(shardrt_job *job);
 
-/* Whether a signal asked this process for an orderly end (SIGTERM, SIGUSR1): its number, or 0. It is asked of the
- * others, too, but not at the same time: processes agree before they act on it. Only the command watches signals. */
+/* Asks this process for an orderly end, of which shardrt_next tells all processes (options.tells_stop). Any thread, and
+ * a signal's handler, may call it at any time; what it asks for is kept until it is told. */
+void shardrt_stop_ask(void);
+/* Whether this process was asked for an orderly end: by a signal, whose number it is (SIGTERM, SIGUSR1), or by
+ * shardrt_stop_ask, which is as SIGTERM; 0: it was not. It is asked of the others, too, but not at the same time:
+ * processes agree before they act on it. Only the command watches signals. */
 int32_t shardrt_stop_asked(void);
 const char *shardrt_stop_name(int32_t number); /* "SIGTERM", of a signal that is watched; static */
 /* Somebody begins (true) or ends (false) to look at that. While nobody does, such a signal ends the process at once. On

@@ -81,7 +81,7 @@ struct comm_transport {
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
-enum { COMM_VERSION = 1 };
+enum { COMM_VERSION = 2 };
 
 extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */
