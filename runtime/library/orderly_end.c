@@ -47,7 +47,7 @@ static int ask_all(shardrt_job *job, int32_t *first) {
   int code =
       job_join(job, "shardrt_next: whether to go on", all != NULL ? SHARDRT_OK : ALLOC_FAILED, &mine, sizeof mine, all);
   int64_t slowest = 1;
-  for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
+  for (int32_t p = 0; code == SHARDRT_OK && all != NULL && p < count; p++) {
     if (all[p].is_asked && *first < 0) *first = p;
     if (all[p].each > slowest) slowest = all[p].each;
   }

@@ -1,4 +1,4 @@
--- Programs that are asked to end: all their processes are told before the same batch, and go on from there. Here that is
+-- Programs that are asked to end: all their processes are told before the same batch, and go on from there. These are
 -- examples/c/give_way.c, and the same in Python.
 
 local files = require "tests.support.files"
@@ -14,7 +14,8 @@ if arg[1] and shardrt.process_index() == shardrt.process_count() - 1 then
   os.execute(("(sleep %s; kill -%s $PPID) >/dev/null 2>&1 &"):format(arg[2], arg[1]))
 end
 local source = shardrt.source.array { id = shardrt.ndarray.arange(1000, "int32") }
-return shardrt.loader { source = source, batch_size = 10, shuffle = true, seed = 3, epochs = arg[1] == nil and 3 or nil }
+local epochs = not arg[1] and 3 or nil
+return shardrt.loader { source = source, batch_size = 10, shuffle = true, seed = 3, epochs = epochs }
 ]]
 
 local IN_PYTHON = [[
@@ -39,7 +40,8 @@ with shardrt.open(recipe, args, stop_signals=[signal.SIGTERM, signal.SIGUSR1]) a
         with open(path, "w") as file:
             json.dump(data.state_dict(), file)
     state = data.state_dict()
-    print(f"process {rank} took {taken} batches, up to row {state['row']} of epoch {state['epoch']}\n", end="", flush=True)
+    place = f"up to row {state['row']} of epoch {state['epoch']}"
+    print(f"process {rank} took {taken} batches, {place}\n", end="", flush=True)
     if stopped:
         data.ask_stop()  # nobody is told again
         next(iter(data))
