@@ -8,10 +8,10 @@
 
 from shardrt.array import Array, DType, Shard
 from shardrt.batch import Batch
-from shardrt.errors import Error
+from shardrt.errors import Error, Stopped
 from shardrt.library import version
 from shardrt.recipe import Loader, Recipe, open  # noqa: A004 (shardrt.open, as io.open)
 from shardrt.transport import Transport
 
 __version__ = version()
-__all__ = ["Array", "Batch", "DType", "Error", "Loader", "Recipe", "Shard", "Transport", "open"]
+__all__ = ["Array", "Batch", "DType", "Error", "Loader", "Recipe", "Shard", "Stopped", "Transport", "open"]

@@ -42,6 +42,10 @@ class CommunicationError(Error, ConnectionError):
     pass
 
 
+class Stopped(Error):
+    """A process was asked to end the job. All are told so before the same batch, once; the loop can go on."""
+
+
 class UnknownLoader(Error, KeyError):
     pass
 
@@ -53,6 +57,7 @@ _CLASSES: dict[str, type[Error]] = {
     "EFORMAT": FormatError,
     "ETIMEOUT": Timeout,
     "ECOMM": CommunicationError,
+    "ESTOP": Stopped,
 }
 
 

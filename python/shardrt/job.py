@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -26,6 +27,7 @@ class Options:
     platform: str | None = None
     transport: str | Transport | None = None
     handle_sigbus: bool | None = None
+    stop_signals: tuple[int, ...] | None = None
 
 
 class Job:
@@ -36,6 +38,7 @@ class Job:
         self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
         self.thread = threading.get_ident()  # which joins it, and makes all its calls
         self.calls: Calls | None = None  # of a transport, made as long as it lasts
+        self.handlers: dict[int, Any] = {}  # that its signals had before
 
     def is_on(self) -> bool:
         """Whether it was not left yet."""
@@ -57,17 +60,25 @@ class Job:
         try:
             check(code)
         finally:
-            self._leave_transport()
+            self._end()
 
     def abandon(self) -> None:
         """Waits for nobody; on another thread than the one that joined it does nothing."""
         if not self.is_elsewhere() and _forget(self):
             library.abandon()
-            self._leave_transport()
+            self._end()
 
-    def _leave_transport(self) -> None:
+    def hear(self) -> None:
+        """From now on its signals ask for an orderly end."""
+        for number in self.options.stop_signals or ():
+            self.handlers[number] = signal.signal(number, _ask_stop)
+
+    def _end(self) -> None:
         if self.calls is not None:
             self.calls.end()
+        for number, handler in self.handlers.items():
+            if handler is not None and signal.getsignal(number) is _ask_stop:
+                signal.signal(number, handler)
 
     def release(self, recipe: object) -> None:
         """One recipe less; with the last one the job is left."""
@@ -80,6 +91,10 @@ class Job:
         self.recipes.discard(recipe)
         if not self.recipes:
             self.abandon()
+
+
+def _ask_stop(_number: int, _frame: object) -> None:
+    library.stop_ask()
 
 
 _current: Job | None = None
@@ -97,6 +112,7 @@ def _join(job: Job) -> None:
     if options.platform is not None:
         wanted.platform = options.platform.encode()
     wanted.handle_sigbus = bool(options.handle_sigbus)
+    wanted.tells_stop = options.stop_signals is not None
     transport = options.transport or "auto"
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:
@@ -168,6 +184,7 @@ def enter(options: Options, recipe: object) -> Job:
         _process = os.getpid()
         _current = made = Job(options)  # before it is joined: Ctrl-C may come right after that
         try:
+            made.hear()
             _join(made)
         except BaseException:
             made.abandon()

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 NAME = "libshardrt.so.0"
 MAX_NDIM = 8
-EINVAL, ETIMEOUT, ECOMM, EAGAIN = -2, -7, -8, -11
+EINVAL, ETIMEOUT, ECOMM, EAGAIN, ESTOP = -2, -7, -8, -11, -12
 
 
 class Options(Structure):
@@ -26,6 +26,7 @@ class Options(Structure):
         ("handle_sigbus", c_int32),
         ("mpi_comm", c_void_p),
         ("callbacks", c_void_p),
+        ("tells_stop", c_int32),
     ]
 
 
@@ -102,6 +103,7 @@ options_init = _function("shardrt_options_init", None, POINTER(Options))
 join = _function("shardrt_join", c_int, POINTER(Options))
 leave = _function("shardrt_leave", c_int)
 abandon = _function("shardrt_abandon", None)
+stop_ask = _function("shardrt_stop_ask", None)
 joined = _function("shardrt_joined", c_void_p)
 job_info = _function("shardrt_job_info_get", POINTER(JobInfo), c_void_p)
 

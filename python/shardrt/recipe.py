@@ -4,7 +4,7 @@ import ctypes
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -238,6 +238,13 @@ class Recipe(Loader):
         opened.give_back()
         opened.job.release(opened)
 
+    def ask_stop(self) -> None:
+        """Asks for an orderly end, as a signal of stop_signals does: the next batch raises shardrt.Stopped, in all
+        processes the same one. Any thread."""
+        if self._opened.job.options.stop_signals is None:
+            raise Error("ask_stop: a job is only asked where shardrt.open has stop_signals=[…]; [] names no signal")
+        library.stop_ask()
+
     def _abandon(self) -> None:
         """Waits for nobody."""
         opened = self._opened
@@ -267,12 +274,15 @@ def open(  # noqa: A001
     platform: str | None = None,
     transport: str | Transport | None = None,
     handle_sigbus: bool | None = None,
+    stop_signals: Iterable[int] | None = None,
 ) -> Recipe:
     """Runs a recipe that returns a loader, or a table of loaders by name. Every process of a job does.
 
     args: the recipe's `arg`. devices: of each process. timeout: seconds that another process is waited for.
     platform: "host" or "cuda". transport: how its processes find each other, by MPI where mpirun or srun started them;
     "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own. handle_sigbus: a data file that is cut short while it is read ends the
-    process with a line that names it, in place of "Bus error".
+    process with a line that names it, in place of "Bus error". stop_signals: those that ask for an orderly end, as
+    [signal.SIGTERM]; the loop then ends by shardrt.Stopped, before the same batch in all processes.
     """
-    return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport, handle_sigbus)))
+    signals = None if stop_signals is None else tuple(stop_signals)
+    return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport, handle_sigbus, signals)))

@@ -20,7 +20,8 @@
   X(ECOMM, -8, "communication failed")                                                                                 \
   X(EDATA, -9, "array has no data here")                                                                               \
   X(EDEVICE, -10, "a device failed")                                                                                   \
-  X(EAGAIN, -11, "the slice is over")
+  X(EAGAIN, -11, "the slice is over")                                                                                  \
+  X(ESTOP, -12, "an orderly end was asked for")
 
 enum {
   SHARDRT_OK = 0,

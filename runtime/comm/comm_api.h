@@ -70,8 +70,9 @@ int shardrt_barrier(shardrt_job *job, const char *what);
  * ends; NULL: there is nothing, or nothing more. */
 const char *shardrt_job_notice(shardrt_job *job);
 
-/* Whether a signal asked this process for an orderly end (SIGTERM, SIGUSR1): its number, or 0. It is asked of the
- * others, too, but not at the same time: processes agree before they act on it. Only the command watches signals. */
+/* Whether this process was asked for an orderly end: by a signal, whose number it is (SIGTERM, SIGUSR1), or by
+ * shardrt_stop_ask, which is as SIGTERM; 0: it was not. It is asked of the others, too, but not at the same time:
+ * processes agree before they act on it. Only the command watches signals. */
 int32_t shardrt_stop_asked(void);
 const char *shardrt_stop_name(int32_t number); /* "SIGTERM", of a signal that is watched; static */
 /* Somebody begins (true) or ends (false) to look at that. While nobody does, such a signal ends the process at once. On

@@ -33,6 +33,9 @@ typedef struct shardrt_options {
    * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
   const void *mpi_comm;
   const struct shardrt_transport *callbacks; /* copied */
+  /* 1, the same in all processes, from shardrt_join on: shardrt_next tells when one of them was asked for an orderly
+   * end (shardrt_stop_ask). */
+  int32_t tells_stop;
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);
@@ -66,6 +69,10 @@ typedef struct shardrt_transport {
   /* Sets *done: whether what was started is done. Called again and again until it is. */
   int (*allgather_test)(void *context, bool *done);
 } shardrt_transport;
+
+/* Asks this process for an orderly end, of which shardrt_next tells all processes (options.tells_stop). Any thread, and
+ * a signal's handler, may call it at any time; what it asks for is kept until it is told. */
+void shardrt_stop_ask(void);
 
 /* `shardrt run --restarts` hears of every checkpoint: that the step's was `saved`, or that the job goes on from it.
  * Nothing where this process was not started by it. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ enum { BY_SIGNAL = 128 }; /* exit statuses above it have the number of a signal 
 
 /* The handler calls only what signal-safety(7) lists. */
 static struct {
-  volatile sig_atomic_t asked;     /* the signal that asked first; 0: none */
+  atomic_int asked;                /* the signal that asked first; 0: none. Any thread's */
   volatile sig_atomic_t listeners; /* that look whether one did */
   volatile sig_atomic_t ended;     /* seconds of the clock at the first SIGTERM; 0: none came */
   bool speaks;                     /* for the job */
@@ -103,4 +104,12 @@ void shardrt_stop_listen(bool listens) {
 
 int32_t shardrt_stop_asked(void) {
   return stop.asked;
+}
+
+void shardrt_stop_ask(void) {
+  if (stop.asked == 0) stop.asked = SIGTERM;
+}
+
+void stop_request_clear(void) {
+  stop.asked = 0;
 }

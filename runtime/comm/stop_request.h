@@ -1,4 +1,4 @@
-/* stop_request.h - somebody asks for an orderly end: a signal does, in the command. */
+/* stop_request.h - somebody asks for an orderly end: a signal does, in the command; a program may, by itself. */
 #ifndef SHARDRT_COMM_STOP_REQUEST_H
 #define SHARDRT_COMM_STOP_REQUEST_H
 
@@ -14,5 +14,7 @@ enum { STOP_STATUS = 85 };
 void stop_request_watch(const shardrt_job_info *info, int also);
 /* The orderly end is near: signals come from the launcher now, as processes of the job have ended. They are ignored. */
 void stop_request_ignore(void);
+/* Forgets that somebody asked. */
+void stop_request_clear(void);
 
 #endif

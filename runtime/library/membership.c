@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/job.h"
+#include "library/orderly_end.h"
 #include "library/sigbus.h"
 #include "system/numeric_state.h"
 
@@ -110,6 +111,7 @@ static int join(const shardrt_options *options) {
   }
   membership.has_sigbus = options->handle_sigbus != 0;
   if (membership.has_sigbus) sigbus_watch(shardrt_job_info_get(job));
+  orderly_end_begin(options->tells_stop != 0);
   membership.thread = pthread_self();
   membership.process = getpid();
   membership.job = job; /* the last, as other threads look at it first */
@@ -138,6 +140,7 @@ static void say_farewell(void) {
 static void clear(void) {
   remove_folders();
   if (membership.has_sigbus) sigbus_unwatch();
+  orderly_end_finish();
   membership.job = NULL; /* from here on another thread may join */
 }
 

@@ -14,6 +14,7 @@
 #include "library/batch.h"
 #include "library/library_call.h"
 #include "library/membership.h"
+#include "library/orderly_end.h"
 #include "memory/array.h"
 #include "reshard/allreduce.h"
 #include "system/numeric_state.h"
@@ -327,6 +328,8 @@ static int next_in_lua(const struct open_recipe *self, int p, shardrt_batch **ou
 static int next_batch(const struct open_recipe *self, int p, shardrt_batch **out) {
   const struct recipe_loader *entry = &self->loaders[p];
   shardrt_job_at(shardrt_joined(), entry->where);
+  const int code = orderly_end_check(shardrt_joined());
+  if (code < 0) return code;
   return entry->is_direct ? next_direct(entry, out) : next_in_lua(self, p, out);
 }
 

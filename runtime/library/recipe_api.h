@@ -46,6 +46,9 @@ void shardrt_close(shardrt_recipe *recipe);
  * shardrt_state and shardrt_stats answer, shardrt_close and shardrt_leave wait for it, shardrt_abandon ends it, and all
  * other calls that belong to the thread which joined are EINVAL. ETIMEOUT:
  * another process did not come in the job's timeout, in which what the caller does between two slices does not count.
+ * ESTOP, once in a job and only where options.tells_stop is set: a process was asked for an orderly end. All processes
+ * are told so before the same batch, within about a second or one batch. Nothing is lost: shardrt_state is where the
+ * next call goes on, for a program that saves and ends (with status 85, by which launchers know it), or goes on.
  * The recipe's own Lua state does not run, but for a loader that has a batch_transform, and for the first steps of
  * pipeline = "auto". Its Lua transforms run in states of their own.
  *

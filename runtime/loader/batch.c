@@ -8,9 +8,11 @@
 #include "dataset/source.h"
 #include "memory/array.h"
 #include "memory/buffer_pool.h"
+#include "system/time_slice.h"
 #include "system/trace.h"
 
-int batch_scratch_set(struct batch_scratch *self, const struct plan *plan) {
+int batch_scratch_set(struct batch_scratch *self, const struct plan *plan, const atomic_bool *given_up) {
+  self->reader.given_up = given_up;
   self->samples = alloc_array((size_t)plan->task_rows, sizeof *self->samples);
   if (self->samples == NULL) return ALLOC_FAILED;
   self->epochs = alloc_array((size_t)plan->task_rows, sizeof *self->epochs);
@@ -264,12 +266,15 @@ static int upload_last(struct batch *self, const struct plan *plan, int64_t coun
 int batch_run(struct batch *self, const struct plan *plan, int64_t first, int64_t count,
               struct batch_scratch *scratch) {
   assert(first >= 0 && count >= 1 && first + count <= plan->ntasks);
-  const int64_t start = clock_now();
+  const int64_t start = clock_now(), away = time_slice_away();
   start_figures(scratch);
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = run_batch_task(self, plan, first + i, scratch);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    if (i > 0) code = reader_pause(&scratch->reader);
+    if (code == SHARDRT_OK) code = run_batch_task(self, plan, first + i, scratch);
+  }
   const int64_t end = clock_now();
-  add_figures(self, scratch, end - start);
+  add_figures(self, scratch, end - start - (time_slice_away() - away));
   if (trace_begin() != 0)
     trace_span(start, end,
                (struct trace_event){.kind = TRACE_TASK,

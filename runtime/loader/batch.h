@@ -43,7 +43,8 @@ struct batch_scratch {
   struct reader reader;
 };
 
-int batch_scratch_set(struct batch_scratch *self, const struct plan *plan);
+/* `given_up`: whether the tasks that are run are dropped; it lives as long. */
+int batch_scratch_set(struct batch_scratch *self, const struct plan *plan, const atomic_bool *given_up);
 void batch_scratch_clear(struct batch_scratch *self);
 
 /* Room for a plan's blocks, no buffers yet. `uploads`: NULL where devices are the host's. */

@@ -50,6 +50,7 @@ struct shardrt_loader {
   int32_t narrays;               /* of a batch: the fields and perhaps the mask */
   shardrt_array **arrays;        /* room for them while they are made */
   struct worker_pool *workers;
+  atomic_bool dropping;          /* what is in the making: tasks give up */
   struct lookahead *lookahead; /* reads ahead of the workers; NULL: nobody does */
   int64_t offered;
   int64_t handed;
@@ -75,7 +76,7 @@ static int make_batches(shardrt_loader *self) {
   for (int32_t i = 0; i < self->nbatches && code == SHARDRT_OK; i++)
     code = batch_set(&self->batches[i], self->plan, self->uploads);
   for (int32_t i = 0; i <= self->autotune.now.most_workers && code == SHARDRT_OK; i++)
-    code = batch_scratch_set(&self->scratch[i], self->plan);
+    code = batch_scratch_set(&self->scratch[i], self->plan, &self->dropping);
   if (code != SHARDRT_OK) return code;
   int64_t shards = 0;
   for (int32_t f = 0; f < self->plan->nfields; f++) {
@@ -172,6 +173,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
 
 void shardrt_loader_free(shardrt_loader *self) {
   if (self == NULL) return;
+  atomic_store(&self->dropping, true);
   lookahead_free(self->lookahead); /* first these two: their threads use all the rest */
   worker_pool_free(self->workers);
   alloc_free((void *)self->arrays);
@@ -262,7 +264,9 @@ static bool within_budget(const shardrt_loader *self) {
 
 /* Drops what is in the making, so that the next batch is the one at `place`. */
 static void drop_ahead(shardrt_loader *self) {
+  atomic_store(&self->dropping, true);
   worker_pool_cancel(self->workers);
+  atomic_store(&self->dropping, false);
   for (; self->handed < self->offered; self->handed++) batch_close(batch_at(self, self->handed), self->plan);
   (void)land_batches(self, INT64_MAX); /* what fails here fails when its place is needed */
   self->ahead = self->place;

@@ -219,9 +219,11 @@ static void wait_for(struct worker_pool *self, struct round_state *state, const 
 int worker_pool_wait(struct worker_pool *self, int64_t round) {
   assert(round >= 0 && round < self->offered && self->offered - round <= self->depth);
   struct round_state *state = round_at(self, round);
-  while (atomic_load(&state->left) != 0) { /* each slice runs a task, if there is one */
-    if (!run_next(self, self->owner)) wait_for(self, state, time_slice_deadline());
-    if (atomic_load(&state->left) != 0 && time_slice_due()) time_slice_rest();
+  while (atomic_load(&state->left) != 0) {
+    const bool helps = self->nworkers == 0 || !time_slice_due();
+    if (!helps || !run_next(self, self->owner)) wait_for(self, state, time_slice_deadline());
+    const int paused = atomic_load(&state->left) != 0 ? time_slice_pause() : SHARDRT_OK;
+    if (paused < 0) return paused;
   }
   pthread_mutex_lock(&self->lock);
   int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);

@@ -26,8 +26,9 @@ void worker_pool_free(struct worker_pool *self);
 /* Lets the workers go on with one more round; returns its number, from 0. */
 int64_t worker_pool_offer(struct worker_pool *self);
 /* Waits for a round, and helps with what is to be done meanwhile, of later ones, too; rests where the slice that runs
- * here (system/time_slice.h) is over, between tasks. Where tasks of it failed: the code and message of the one with the
- * lowest number. */
+ * here (system/time_slice.h) is over, and begins no task then, unless there are no workers. A task may rest, too: the
+ * others go on with theirs. Where tasks of it failed: the code and message of the one with the lowest number. ECOMM:
+ * the slice was cancelled; the round may go on. */
 int worker_pool_wait(struct worker_pool *self, int64_t round);
 /* Whether all rounds that were offered have ended. */
 bool worker_pool_is_done(struct worker_pool *self);

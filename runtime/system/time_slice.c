@@ -67,8 +67,9 @@ static void begin_at(place *out, char *stack, size_t bytes, void (*begin)(void))
 struct time_slice {
   void (*run)(void *context);
   void *context;
-  bool is_begun; /* a call, which has not ended */
-  char *stack;   /* its lowest page is the guard */
+  bool is_begun;     /* a call, which has not ended */
+  bool is_cancelled; /* that call */
+  char *stack;       /* its lowest page is the guard */
   size_t page;
   place own, caller;
   struct timespec deadline;
@@ -143,7 +144,7 @@ static void run_calls(void) {
   arrive(self);
   for (;;) {
     self->run(self->context);
-    self->is_begun = false;
+    self->is_begun = self->is_cancelled = false;
     leave(self);
   }
 }
@@ -226,6 +227,10 @@ bool time_slice_go(struct time_slice *self, double seconds) {
   return !self->is_begun;
 }
 
+void time_slice_cancel(struct time_slice *self) {
+  self->is_cancelled = self->is_begun;
+}
+
 /* ---- from inside ------------------------------------------------------------------------------------------------ */
 
 bool time_slice_due(void) {
@@ -244,6 +249,12 @@ void time_slice_rest(void) {
   leave(running);
   error_set(SHARDRT_OK, "%s", message);
   errno = number;
+}
+
+int time_slice_pause(void) {
+  if (running == NULL) return SHARDRT_OK;
+  if (!running->is_cancelled && time_slice_due()) time_slice_rest();
+  return running->is_cancelled ? error_set(SHARDRT_ECOMM, "the job was abandoned") : SHARDRT_OK;
 }
 
 int64_t time_slice_away(void) {

@@ -25,6 +25,12 @@ void time_slice_free(struct time_slice *slice);
  * call that goes on finds its own errno and its own error message again. Masks of signals belong to the thread. */
 bool time_slice_go(struct time_slice *slice, double seconds);
 
+/* Asks the call that rests to end, when it is gone on with, without what it waits for: time_slice_pause fails there. */
+void time_slice_cancel(struct time_slice *slice);
+
+/* Rests where the time of the slice that runs here is over, and returns 0; also where none runs. ECOMM: the call was
+ * cancelled, and gives up. For what computes long, too. */
+int time_slice_pause(void);
 /* Whether the time of the slice that runs here is over; false where none runs. */
 bool time_slice_due(void);
 /* When it is, by CLOCK_MONOTONIC. NULL: no slice runs here. Borrowed, until the next time_slice_rest. */

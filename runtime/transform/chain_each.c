@@ -245,6 +245,7 @@ int chain_gather(const struct chain *self, const shardrt_source *base, const int
     code = run_chain(&j, wanted, rows + (size_t)done * row_bytes, row_bytes);
     reader_release(reader, mark);
     done += chunk;
+    if (code == SHARDRT_OK && done < n) code = reader_pause(reader);
   }
   reader->epochs = epochs;
   return code;

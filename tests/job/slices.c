@@ -145,7 +145,10 @@ typedef struct pooled {
 static int run_task(void *context, int64_t round, int64_t task, int32_t worker) {
   pooled *p = context;
   (void)worker;
-  rest(0.005);
+  rest(0.002);
+  const int paused = time_slice_pause(); /* on the caller's thread */
+  if (paused < 0) return paused;
+  rest(0.003);
   atomic_fetch_add(&p->ran, 1);
   return round == 1 && task >= 5 ? error_set(SHARDRT_EFORMAT, "task %" PRId64 " failed", task) : SHARDRT_OK;
 }
@@ -175,6 +178,11 @@ static void test_pool(int32_t workers) {
     CHECK(p.code == (p.round == 1 ? SHARDRT_EFORMAT : SHARDRT_OK));
     if (p.round == 1) CHECK(strcmp(shardrt_error_message(), "task 5 failed") == 0);
   }
+  CHECK(worker_pool_offer(p.pool) == p.round); /* a call that is cancelled ends before the round */
+  CHECK(!time_slice_go(slice, 0.004));
+  time_slice_cancel(slice);
+  CHECK(time_slice_go(slice, INFINITY) && p.code == SHARDRT_ECOMM && atomic_load(&p.ran) < 4 * TASKS);
+  worker_pool_cancel(p.pool);
   time_slice_free(slice);
   worker_pool_free(p.pool);
 }

@@ -395,6 +395,46 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
     C.shardrt_close(recipe)
   end)
 
+  it("looks at the clock between rows, where a transform takes long", function()
+    local function numbers_of(seconds)
+      assert.equal(0, join(2)) -- two tasks, of 48 rows each: one is the caller's
+      local recipe, out, again, all = opened(write [[
+local many = shardrt.source.array { x = ndarray.arange(192, "float32") }
+local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
+return shardrt.loader { source = many, batch_size = 96, epochs = 1, num_workers = 1, prefetch = 1,
+  sharding = shardrt.NamedSharding(mesh, shardrt.P "data"),
+  transform = { x = { shardrt.transform.lua(function(sample)
+    local until_then = os.clock() + 0.004
+    while os.clock() < until_then do end
+    sample.out[0] = 3 * sample.data[0]
+  end) } } }]]), ffi.new "shardrt_batch *[1]", {}, {}
+      for step = 1, 2 do
+        local code
+        again[step] = -1
+        repeat
+          code = C.shardrt_next(recipe, seconds, out)
+          again[step] = again[step] + 1
+        until code ~= C.SHARDRT_EAGAIN
+        assert.equal(1, code, message())
+        for shard = 0, 1 do
+          for _, number in ipairs(numbers(out[0], 0, shard)) do all[#all + 1] = number end
+        end
+        C.shardrt_batch_free(out[0])
+      end
+      C.shardrt_close(recipe)
+      assert.equal(0, C.shardrt_leave(), message())
+      return all, math.min(again[1], again[2])
+    end
+    local whole = numbers_of(-1)
+    assert.equal(192, #whole)
+    for i, number in ipairs(whole) do assert.equal(3 * (i - 1), number) end
+    for _, seconds in ipairs { 0.001, 0 } do
+      local sliced, fewest = numbers_of(seconds)
+      assert.same(whole, sliced)
+      assert.is_true(fewest > 4, fewest) -- a whole task in one slice leaves one or two
+    end
+  end)
+
   it("answers where it stands while a call rests, as before that call", function()
     local in_lua = SLOW:gsub("batch_size", "batch_transform = function(b) return b end, %0")
     for kind, body in pairs { direct = SLOW, lua = in_lua } do

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
+#include "system/time_slice.h"
 #include "system/trace.h"
 
 enum { ALIGNMENT = 64, LEAST_CHUNK = 64 * 1024 };
@@ -104,12 +106,19 @@ void *reader_state(struct reader *self, const void *owner, reader_make *make, re
   return made->state;
 }
 
+int reader_pause(const struct reader *self) {
+  if (self->given_up != NULL && atomic_load_explicit(self->given_up, memory_order_relaxed))
+    return error_set(SHARDRT_ECOMM, "nobody waits for it any more");
+  return time_slice_pause();
+}
+
 int64_t reader_now(void) {
-  return clock_now();
+  return clock_now() - time_slice_away();
 }
 
 void reader_spent(struct reader *self, int32_t stage, int64_t start) {
-  const int64_t now = clock_now();
+  const int64_t now = reader_now(), away = time_slice_away();
   self->nanoseconds[stage] += now - start;
-  trace_span(start, now, (struct trace_event){.kind = stage == READER_DECODE ? TRACE_DECODE : TRACE_TRANSFORM});
+  trace_span(start + away, now + away,
+             (struct trace_event){.kind = stage == READER_DECODE ? TRACE_DECODE : TRACE_TRANSFORM});
 }

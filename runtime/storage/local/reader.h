@@ -3,6 +3,8 @@
 #ifndef SHARDRT_STORAGE_LOCAL_READER_H
 #define SHARDRT_STORAGE_LOCAL_READER_H
 
+#include <stdatomic.h>
+
 #include "shardrt.h"
 
 /* Where time goes: taking bytes from the storage to where they are needed, decoding, transforming. */
@@ -20,6 +22,7 @@ struct reader {
   bool thorough;                      /* all of a sample is read and decoded, whatever is needed: to find damage */
   int64_t bytes_read;                 /* taken from the storage, counted by the formats themselves */
   int64_t nanoseconds[READER_STAGES]; /* READER_READ is left to the owner: it is what the others are not */
+  const atomic_bool *given_up;        /* NULL, or whether nobody wants any more what is read */
   struct reader_chunk *chunks;        /* the arena: chunks in the order in which they are used */
   struct reader_chunk *current;       /* the one that room is taken from; those after it are empty */
   struct reader_state *states;
@@ -46,8 +49,12 @@ typedef void *reader_make(const void *owner);
 typedef void reader_drop(void *state);
 void *reader_state(struct reader *self, const void *owner, reader_make *make, reader_drop *drop);
 
-/* For timing a stage: nanoseconds since some fixed moment, and what was done since then, READER_DECODE or _TRANSFORM.
- */
+/* Between samples that may each take long: rests where the slice that runs here is over (system/time_slice.h). ECOMM:
+ * nobody wants what is read. */
+int reader_pause(const struct reader *self);
+
+/* For timing a stage: nanoseconds since some fixed moment, without those in which a slice rested, and what was done
+ * since then, READER_DECODE or _TRANSFORM. */
 int64_t reader_now(void);
 void reader_spent(struct reader *self, int32_t stage, int64_t start);
 

@@ -3,8 +3,8 @@
  * Each worker thread runs it in a Lua state of its own, which its reader keeps, so that no two threads ever share one.
  * lua/shardrt/data/worker/worker.lua, compiled into the program, is what that state runs: it unpacks the function and
  * calls it for each sample of a chunk, so that LuaJIT compiles the user's function together with the loop around it,
- * and C is entered and left once for each chunk. What the function sees of a sample are pointers to where its bytes are
- * and to where the output is to be, both whole.
+ * and C is entered and left once for each chunk, or, where samples take long, for each part of it. What the function
+ * sees of a sample are pointers to where its bytes are and to where the output is to be, both whole.
  *
  * numbers: what is made of the function's result (MODE_…), whether it writes all of its output (1), so that this need
  *   not be cleared before, the dtype of the output (-1: the input's), its number of
@@ -20,18 +20,21 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "lua/state.h"
+#include "system/clock.h"
 #include "transform/kinds.h"
 
 enum { MODE_TRANSFORM, MODE_PREDICATE, MODES };
 enum { MODE, WRITES_ALL, DTYPE, NDIM, SIZES }; /* numbers */
 enum { IDENTITY = 16 };
+enum { LONG = 10 * 1000 * 1000 /* ns that a call of Lua is to take at most, for more than one sample */ };
 
 /* What a reader keeps for one transform; L is NULL until the first chunk. */
 struct lua_worker {
   lua_State *L;
   int describe;         /* references to what makes an error's message, */
   int run;              /* and to what transforms a chunk */
-  shardrt_samples call; /* the chunk, where the state looks for it */
+  shardrt_samples call; /* samples of a chunk, where the state looks for them, */
+  int64_t most;         /* and how many of them at most */
 };
 
 struct lua_opening {
@@ -72,6 +75,7 @@ static int worker_open(struct lua_worker *self, const shardrt_transform *transfo
     return code;
   }
   self->L = L;
+  self->most = 1;
   return SHARDRT_OK;
 }
 
@@ -133,6 +137,40 @@ static shardrt_sample sample_of(const struct draw *draw, const struct value *in,
   return sample;
 }
 
+/* Samples first … first + count - 1 of the chunk; *failed becomes the one that did. */
+static int call_lua(struct lua_worker *worker, shardrt_sample *samples, int64_t first, int64_t count, int64_t *failed) {
+  lua_State *L = worker->L;
+  worker->call.samples = samples + first;
+  worker->call.count = count;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->describe);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->run);
+  const int status = lua_pcall(L, 0, 0, -2);
+  int code = SHARDRT_OK;
+  if (status != 0) {
+    *failed = first + worker->call.at;
+    code = lua_failed(L, status);
+  }
+  lua_settop(L, 0);
+  return code;
+}
+
+/* As many samples at once as take a moment: between two calls a slice may end, and who is no longer waited for gives
+ * up. */
+static int call_in_parts(struct lua_worker *worker, const struct reader *reader, shardrt_sample *samples, int64_t n,
+                         int64_t *failed) {
+  int code = SHARDRT_OK;
+  for (int64_t first = 0, count; first < n && code == SHARDRT_OK; first += count) {
+    count = n - first < worker->most ? n - first : worker->most;
+    const int64_t start = clock_now();
+    code = call_lua(worker, samples, first, count, failed);
+    const int64_t took = clock_now() - start;
+    if (took < LONG / 4 && count == worker->most) worker->most *= 2;
+    if (took > LONG && worker->most > 1) worker->most /= 2;
+    if (code == SHARDRT_OK && first + count < n) code = reader_pause(reader);
+  }
+  return code;
+}
+
 static int recipe_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
                       const struct value *in, struct value *out, int64_t *failed) {
   if (n == 0) return SHARDRT_OK;
@@ -143,20 +181,8 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   int code = worker->L != NULL ? SHARDRT_OK : worker_open(worker, self);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
-  worker->call = (shardrt_samples){.samples = samples, .count = n};
-  worker->call.dtype = in->dtype;
-  worker->call.out_dtype = out->dtype;
-  worker->call.ndim = in->ndim;
-  lua_State *L = worker->L;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->describe);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->run);
-  int status = lua_pcall(L, 0, 0, -2);
-  if (status != 0) {
-    *failed = worker->call.at;
-    code = lua_failed(L, status);
-  }
-  lua_settop(L, 0);
-  return code;
+  worker->call = (shardrt_samples){.dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
+  return call_in_parts(worker, reader, samples, n, failed);
 }
 
 static uint64_t recipe_transform_hash(const shardrt_transform *self) {
