@@ -24,7 +24,8 @@ static const char help[] =
     "usage: shardrt [options] recipe.lua [arguments]       run a recipe: alone, or in each process under mpirun\n"
     "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of the recipe, also as root "
     "and\n"
-    "                                                      with more processes than cores\n"
+    "                                                      with more processes than cores; without -n in a batch job\n"
+    "                                                      of Slurm: with as many as it is for, else with one\n"
     "       shardrt run -n N --restarts R [--min M] ...    restart a job that died from its last checkpoint: R times "
     "at\n"
     "                                                      most, with M processes at least\n"
@@ -38,6 +39,7 @@ static const char help[] =
     "       shardrt [run -n N] index [--check] [--force] FILES...\n"
     "                                                      write checksums of data files beside them, or compare the\n"
     "                                                      files with these (shardrt index --help)\n"
+    "       shardrt report [-o PAGE] TRACE...              make a page of what --trace recorded\n"
     "\n"
     "Options stand before the recipe, `test` or `index`. Words after these belong to the recipe or to busted.\n"
     "\n"
@@ -50,6 +52,10 @@ static const char help[] =
     "  --signal NAME          end in an orderly way at this signal, too (USR2), as at TERM and USR1: the next\n"
     "                         checkpoint:step() saves, and the status is 85\n"
     "  --timeout SECONDS      give up waiting for another process after so long (default 300)\n"
+    "  --report FILE          write a page for a browser about the job: speed, waiting, bytes, layouts, what was "
+    "skipped\n"
+    "  --metrics FILE         keep a file of numbers for Prometheus (node exporter's textfile collector);\n"
+    "                         process 2 of several keeps FILE.2, with FILE's ending\n"
     "  --trace FILE           write where the time goes, for https://ui.perfetto.dev (Chrome's trace-event JSON)\n"
     "  --progress, --no-progress\n"
     "                         print the loop's progress on stderr, or not (default: where stderr is a terminal)\n"
@@ -58,18 +64,20 @@ static const char help[] =
     "SHARDRT_CACHE names the folder of decompressed files and of parts of servers' files (default ~/.cache/shardrt).\n"
     "SHARDRT_LUA_PATH names a folder of Lua files that take the place of those compiled into the program.\n";
 
-enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_RUN };
+enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_REPORT, COMMAND_RUN };
 
 struct options {
   enum command command;
   shardrt_options job;
-  int processes;      /* run: how many to start */
-  bool is_counted;    /* their number was given */
-  int restarts;       /* run: -1 where the option was not given */
-  int fewest;         /* run: processes to go on with; 0 where the option was not given */
-  int only_process;   /* plan: -1 for all */
-  int stop;           /* --signal: its number; 0: none */
-  const char *trace;  /* NULL: none */
+  int processes;     /* run: how many to start */
+  bool is_counted;   /* their number was given */
+  int restarts;      /* run: -1 where the option was not given */
+  int fewest;        /* run: processes to go on with; 0 where the option was not given */
+  int only_process;  /* plan: -1 for all */
+  int stop;          /* --signal: its number; 0: none */
+  const char *trace; /* NULL: none; so, too, the next two */
+  const char *report;
+  const char *metrics;
   int progress;       /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe; /* NULL for test; run: "test" where it starts that */
   int argc;           /* what follows the recipe (for test: the command) */
@@ -145,6 +153,7 @@ static enum command parse_command(const char *word) {
   if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
   if (strcmp(word, "index") == 0) return COMMAND_INDEX;
+  if (strcmp(word, "report") == 0) return COMMAND_REPORT;
   if (strcmp(word, "run") == 0) return COMMAND_RUN;
   return COMMAND_RECIPE;
 }
@@ -160,6 +169,8 @@ static void parse_options(struct options *o, int argc, char **argv) {
                                         {"restarts", required_argument, NULL, 'r'},
                                         {"min", required_argument, NULL, 'm'},
                                         {"trace", required_argument, NULL, 'f'},
+                                        {"report", required_argument, NULL, 'w'},
+                                        {"metrics", required_argument, NULL, 'x'},
                                         {"progress", no_argument, NULL, 'p'},
                                         {"no-progress", no_argument, NULL, 'q'},
                                         {"help", no_argument, NULL, 'h'},
@@ -202,6 +213,14 @@ static void parse_options(struct options *o, int argc, char **argv) {
       o->trace = optarg;
       if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--trace");
       break;
+    case 'w':
+      o->report = optarg;
+      if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--report");
+      break;
+    case 'x':
+      o->metrics = optarg;
+      if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--metrics");
+      break;
     case 'p':
       o->progress = 1;
       break;
@@ -240,7 +259,8 @@ static struct options parse(int argc, char **argv) {
   if (devices != NULL && devices[0] != '\0') o.job.devices = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
-  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX) {
+  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX || o.command == COMMAND_REPORT) {
+    if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
     o.argc = argc - optind - 1;
     o.argv = argv + optind + 1;
     return o;
@@ -251,12 +271,15 @@ static struct options parse(int argc, char **argv) {
     optind = 0; /* GNU getopt: start anew */
     parse_options(&o, argc, argv);
   }
+  if (o.command == COMMAND_RUN && !o.is_counted) o.processes = lone_process_allocation();
   if (o.command == COMMAND_RECIPE && o.processes != 1)
     complain(&o, "%s belongs to `shardrt run` or `shardrt plan`", "-n");
   if (o.command != COMMAND_PLAN && o.only_process >= 0) complain(&o, "%s belongs to `shardrt plan`", "--process");
   check_restarts(&o);
   if (o.command == COMMAND_PLAN && o.trace != NULL)
     complain(&o, "%s is for jobs that run: a plan reads nothing", "--trace");
+  if (o.command == COMMAND_PLAN && (o.report != NULL || o.metrics != NULL))
+    complain(&o, "%s are for jobs that run: a plan reads nothing", "--report and --metrics");
   if (o.only_process >= o.processes) complain(&o, "%s is beyond the job's processes", "--process");
   if (o.problem[0] != '\0') return o;
   if (optind >= argc) {
@@ -269,6 +292,11 @@ static struct options parse(int argc, char **argv) {
   const enum command started = parse_command(o.recipe);
   if (o.command == COMMAND_RUN && (started == COMMAND_TEST || started == COMMAND_INDEX)) {
     if (o.restarts >= 0) complain(&o, "%s is for recipes: nothing else has checkpoints", "--restarts");
+    if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
+    return o;
+  }
+  if (o.command == COMMAND_RUN && started == COMMAND_REPORT) {
+    complain(&o, "%s", "a report of a trace needs no other process: shardrt report TRACE, without `run`");
     return o;
   }
   if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_PLAN) {
@@ -298,7 +326,7 @@ static void note_alone(void) {
 
 /* `shardrt run`. Does not return where mpirun could be started. */
 static void start(struct options *o, const char *self) {
-  if (!o->is_counted) note_alone();
+  if (!o->is_counted && o->processes == 1) note_alone();
   const struct run r = {.self = self,
                         .options = o->job,
                         .processes = o->processes,
@@ -306,6 +334,8 @@ static void start(struct options *o, const char *self) {
                         .fewest = o->fewest > 0 ? o->fewest : o->processes,
                         .stop = o->stop,
                         .trace = o->trace,
+                        .report = o->report,
+                        .metrics = o->metrics,
                         .progress = o->progress,
                         .recipe = o->recipe,
                         .argc = o->argc,
@@ -384,7 +414,7 @@ static lua_State *new_state(struct invocation *p) {
  * lives as long as the state. */
 static const char *run_program(lua_State *L, const struct invocation *p) {
   const struct options *o = &p->options;
-  static const char *const functions[] = {"run", "plan", "test", "index"};
+  static const char *const functions[] = {"run", "plan", "test", "index", "report"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
@@ -404,7 +434,9 @@ static const char *run_program(lua_State *L, const struct invocation *p) {
     lua_pushnil(L);
   lua_pushlightuserdata(L, (void *)p);
   lua_pushcclosure(L, stop_job, 1);
-  if (lua_pcall(L, 5, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  lua_pushstring(L, o->report); /* nil for NULL */
+  lua_pushstring(L, o->metrics);
+  if (lua_pcall(L, 7, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }
