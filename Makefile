@@ -57,7 +57,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk make/python.mk \
         tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
-.PHONY: all library demo test test-slurm specs soak asan tsan lint install install-docs clean
+.PHONY: all library demo test test-slurm test-report specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
@@ -125,6 +125,11 @@ KILLS ?= 120
 test-slurm: deps
 	$(call install_for,slurm)
 	@$(MAKE) $(CHECKED) specs SPECS=tests/job/slurm_spec.lua
+
+# What is big: a browser that shows pages of reports.
+test-report: deps
+	$(call install_for,report)
+	@$(MAKE) $(CHECKED) specs SPECS=tests/job/report_spec.lua
 
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and
 # LuaJIT's own internals only.

@@ -9,13 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/transport/lone_process.h"
+
 enum { MAX_DEVICES = 1 << 20 };
 
 static const char help[] =
     "usage: shardrt [options] recipe.lua [arguments]       run a recipe: alone, or in each process under mpirun\n"
     "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of the recipe, also as root "
     "and\n"
-    "                                                      with more processes than cores\n"
+    "                                                      with more processes than cores; without -n in a batch job\n"
+    "                                                      of Slurm: with as many as it is for, else with one\n"
     "       shardrt run -n N [--restarts R] PROGRAM [args] the same of a program that opens a recipe, as one in C or\n"
     "                                                      python3\n"
     "       shardrt run -n N --restarts R [--min M] ...    restart a job that died from its last checkpoint: R times "
@@ -31,6 +34,7 @@ static const char help[] =
     "       shardrt [run -n N] index [--check] [--force] FILES...\n"
     "                                                      write checksums of data files beside them, or compare the\n"
     "                                                      files with these (shardrt index --help)\n"
+    "       shardrt report [-o PAGE] TRACE...              make a page of what --trace recorded\n"
     "\n"
     "Options stand before the recipe, `test` or `index`. Words after these belong to the recipe or to busted.\n"
     "\n"
@@ -43,6 +47,10 @@ static const char help[] =
     "  --signal NAME          end in an orderly way at this signal, too (USR2), as at TERM and USR1: the next\n"
     "                         checkpoint:step() saves, and the status is 85\n"
     "  --timeout SECONDS      give up waiting for another process after so long (default 300)\n"
+    "  --report FILE          write a page for a browser about the job: speed, waiting, bytes, layouts, what was "
+    "skipped\n"
+    "  --metrics FILE         keep a file of numbers for Prometheus (node exporter's textfile collector);\n"
+    "                         process 2 of several keeps FILE.2, with FILE's ending\n"
     "  --trace FILE           write where the time goes, for https://ui.perfetto.dev (Chrome's trace-event JSON)\n"
     "  --progress, --no-progress\n"
     "                         print the loop's progress on stderr, or not (default: where stderr is a terminal)\n"
@@ -119,6 +127,7 @@ static enum command parse_command(const char *word) {
   if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
   if (strcmp(word, "index") == 0) return COMMAND_INDEX;
+  if (strcmp(word, "report") == 0) return COMMAND_REPORT;
   if (strcmp(word, "run") == 0) return COMMAND_RUN;
   return COMMAND_RECIPE;
 }
@@ -134,6 +143,8 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
                                         {"restarts", required_argument, NULL, 'r'},
                                         {"min", required_argument, NULL, 'm'},
                                         {"trace", required_argument, NULL, 'f'},
+                                        {"report", required_argument, NULL, 'w'},
+                                        {"metrics", required_argument, NULL, 'x'},
                                         {"progress", no_argument, NULL, 'p'},
                                         {"no-progress", no_argument, NULL, 'q'},
                                         {"help", no_argument, NULL, 'h'},
@@ -143,7 +154,7 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
   while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
-    if (strchr("dactsfpq", option) != NULL) o->own = argv[word];
+    if (strchr("dactsfpqwx", option) != NULL) o->own = argv[word];
     switch (option) {
     case 'd':
       o->job.devices = parse_count(o, "--devices", optarg, 1);
@@ -176,6 +187,14 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
     case 'f':
       o->trace = optarg;
       if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--trace");
+      break;
+    case 'w':
+      o->report = optarg;
+      if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--report");
+      break;
+    case 'x':
+      o->metrics = optarg;
+      if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--metrics");
       break;
     case 'p':
       o->progress = 1;
@@ -311,7 +330,8 @@ struct command_line command_line_parse(int argc, char **argv) {
   if (devices != NULL && devices[0] != '\0') o.job.devices = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
-  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX) {
+  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX || o.command == COMMAND_REPORT) {
+    if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
     o.argc = argc - optind - 1;
     o.argv = argv + optind + 1;
     return o;
@@ -322,12 +342,15 @@ struct command_line command_line_parse(int argc, char **argv) {
     optind = 0; /* GNU getopt: start anew */
     parse_options(&o, argc, argv);
   }
+  if (o.command == COMMAND_RUN && !o.is_counted) o.processes = lone_process_allocation();
   if (o.command == COMMAND_RECIPE && o.processes != 1)
     complain(&o, "%s belongs to `shardrt run` or `shardrt plan`", "-n");
   if (o.command != COMMAND_PLAN && o.only_process >= 0) complain(&o, "%s belongs to `shardrt plan`", "--process");
   check_restarts(&o);
   if (o.command == COMMAND_PLAN && o.trace != NULL)
     complain(&o, "%s is for jobs that run: a plan reads nothing", "--trace");
+  if (o.command == COMMAND_PLAN && (o.report != NULL || o.metrics != NULL))
+    complain(&o, "%s are for jobs that run: a plan reads nothing", "--report and --metrics");
   if (o.only_process >= o.processes) complain(&o, "%s is beyond the job's processes", "--process");
   if (o.problem[0] != '\0') return o;
   if (optind >= argc) {
@@ -340,6 +363,11 @@ struct command_line command_line_parse(int argc, char **argv) {
   const enum command started = parse_command(o.recipe);
   if (o.command == COMMAND_RUN && (started == COMMAND_TEST || started == COMMAND_INDEX)) {
     if (o.restarts >= 0) complain(&o, "%s is for recipes: nothing else has checkpoints", "--restarts");
+    if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
+    return o;
+  }
+  if (o.command == COMMAND_RUN && started == COMMAND_REPORT) {
+    complain(&o, "%s", "a report of a trace needs no other process: shardrt report TRACE, without `run`");
     return o;
   }
   if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_PLAN) {

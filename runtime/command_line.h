@@ -6,18 +6,20 @@
 
 #include "shardrt.h"
 
-enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_RUN };
+enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_REPORT, COMMAND_RUN };
 
 struct command_line {
   enum command command;
   shardrt_options job;
-  int processes;      /* run: how many to start */
-  bool is_counted;    /* their number was given */
-  int restarts;       /* run: -1 where the option was not given */
-  int fewest;         /* run: processes to go on with; 0 where the option was not given */
-  int only_process;   /* plan: -1 for all */
-  int stop;           /* --signal: its number; 0: none */
-  const char *trace;  /* NULL: none */
+  int processes;     /* run: how many to start */
+  bool is_counted;   /* their number was given */
+  int restarts;      /* run: -1 where the option was not given */
+  int fewest;        /* run: processes to go on with; 0 where the option was not given */
+  int only_process;  /* plan: -1 for all */
+  int stop;          /* --signal: its number; 0: none */
+  const char *trace; /* NULL: none; so, too, the next two */
+  const char *report;
+  const char *metrics;
   int progress;       /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe; /* NULL for test; run: "test" where it starts that, or a program */
   bool is_program;    /* run: it is no recipe, but starts by itself, as what a C compiler made */

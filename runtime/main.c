@@ -26,7 +26,7 @@ static void note_alone(void) {
 
 /* `shardrt run`. Does not return where mpirun could be started. */
 static void start(struct command_line *o, const char *self) {
-  if (!o->is_counted) note_alone();
+  if (!o->is_counted && o->processes == 1) note_alone();
   const struct run r = {.self = self,
                         .options = o->job,
                         .processes = o->processes,
@@ -34,6 +34,8 @@ static void start(struct command_line *o, const char *self) {
                         .fewest = o->fewest > 0 ? o->fewest : o->processes,
                         .stop = o->stop,
                         .trace = o->trace,
+                        .report = o->report,
+                        .metrics = o->metrics,
                         .progress = o->progress,
                         .recipe = o->recipe,
                         .is_program = o->is_program,
@@ -113,7 +115,7 @@ static lua_State *new_state(struct invocation *p) {
  * lives as long as the state. */
 static const char *run_program(lua_State *L, const struct invocation *p) {
   const struct command_line *o = &p->command_line;
-  static const char *const functions[] = {"run", "plan", "test", "index"};
+  static const char *const functions[] = {"run", "plan", "test", "index", "report"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
@@ -133,7 +135,9 @@ static const char *run_program(lua_State *L, const struct invocation *p) {
     lua_pushnil(L);
   lua_pushlightuserdata(L, (void *)p);
   lua_pushcclosure(L, stop_job, 1);
-  if (lua_pcall(L, 5, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  lua_pushstring(L, o->report); /* nil for NULL */
+  lua_pushstring(L, o->metrics);
+  if (lua_pcall(L, 7, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }

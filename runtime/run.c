@@ -4,7 +4,9 @@
  * SIGUSR1 first, which it hands to the processes and lives; they end in an orderly way, with STOP_STATUS.
  *
  * What becomes of a job that died:
- *   - by a signal (a process was killed): it goes on with one process fewer, if it may.
+ *   - by a signal (a process was killed): it goes on with one process fewer, if it may. mpirun says so by a status of
+ *     128 and the signal's number; what is beyond is a status of its own, as for a host that is lost. Where mpirun
+ *     itself was killed, no process is missing: that is an error like others.
  *   - by an error, after it had saved a checkpoint: it goes on with as many.
  *   - by an error, without having saved one: as many try once more; where these (or fewer than before, as over which a
  *     batch may not divide) fail in the same way, one fewer, if it may; and if not, this would go on for ever: it ends.
@@ -28,9 +30,10 @@
 #include "comm/restart_info.h"
 #include "comm/stop_request.h"
 
-enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
-enum { MOST_WORDS = 24 };                  /* of mpirun's command line: all but arguments, and the NULL at its end */
-enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
+/* Exit statuses: above it, the number of a signal, to the last there is; of a command line. */
+enum { BY_SIGNAL = 128, LAST_SIGNAL = BY_SIGNAL + 64, WRONG_WORDS = 2 };
+enum { MOST_WORDS = 28 };    /* of mpirun's command line: all but arguments, and the NULL at its end */
+enum { BOUND_TO_CORES = 2 }; /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
 struct watch {
@@ -43,6 +46,7 @@ struct watch {
   int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
   bool keeps_terminal;
+  bool lost_mpirun; /* a signal ended mpirun itself */
 };
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
@@ -91,6 +95,14 @@ static size_t add_shardrt(const struct run *r, char **words) {
   if (r->trace != NULL) {
     words[count++] = "--trace";
     words[count++] = (char *)r->trace;
+  }
+  if (r->report != NULL) {
+    words[count++] = "--report";
+    words[count++] = (char *)r->report;
+  }
+  if (r->metrics != NULL) {
+    words[count++] = "--metrics";
+    words[count++] = (char *)r->metrics;
   }
   if (r->progress != 0) words[count++] = r->progress > 0 ? "--progress" : "--no-progress";
   return count;
@@ -170,7 +182,8 @@ static int await(struct watch *w, pid_t child, const sigset_t *watched) {
     if (number > 0 && number != SIGCHLD) pass_on(w, child, &info);
     int status;
     if (waitpid(child, &status, WNOHANG) != child) continue;
-    if (WIFSIGNALED(status)) return BY_SIGNAL + WTERMSIG(status);
+    w->lost_mpirun = WIFSIGNALED(status);
+    if (w->lost_mpirun) return BY_SIGNAL + WTERMSIG(status);
     const bool asked_otherwise = w->stop == SIGTERM && WEXITSTATUS(status) == BY_SIGNAL + SIGUSR1;
     return asked_otherwise ? BY_SIGNAL + SIGTERM : WEXITSTATUS(status);
   }
@@ -178,23 +191,27 @@ static int await(struct watch *w, pid_t child, const sigset_t *watched) {
 
 /* ---- and the next ---- */
 
-static void describe(int status, char *text, size_t bytes) {
-  if (status > BY_SIGNAL)
-    snprintf(text, bytes, "a process was ended by signal %d (%s)", status - BY_SIGNAL, strsignal(status - BY_SIGNAL));
+static bool is_by_signal(int status) {
+  return status > BY_SIGNAL && status <= LAST_SIGNAL;
+}
+
+static void describe(const struct watch *w, int status, char *text, size_t bytes) {
+  if (is_by_signal(status))
+    snprintf(text, bytes, "%s was ended by signal %d (%s)", w->lost_mpirun ? "mpirun" : "a process", status - BY_SIGNAL,
+             strsignal(status - BY_SIGNAL));
   else
     snprintf(text, bytes, "the job ended with status %d", status);
 }
 
 /* Whether the job shall go on, and with how many. */
 static bool choose(struct watch *w, int status, bool saved) {
-  const bool killed = status > BY_SIGNAL, failed = !killed && !saved;
+  const bool killed = is_by_signal(status) && !w->lost_mpirun, failed = !killed && !saved;
   const bool lower = killed || (failed && (w->failed || w->fewer));
   const bool may = w->processes > w->options->fewest;
   if (failed && lower && !may) return false;
   w->failed = failed;
   w->fewer = lower && may;
   if (w->fewer) w->processes--;
-  assert(w->processes > 0 && w->processes <= w->options->processes);
   assert(w->processes > 0 && w->processes <= w->options->processes);
   return true;
 }
@@ -205,7 +222,7 @@ static bool goes_on(struct watch *w, int status) {
   const bool saved = now.count > w->saved;
   w->saved = now.count;
   char why[128], from[64] = "its beginning: it has no checkpoint";
-  describe(status, why, sizeof why);
+  describe(w, status, why, sizeof why);
   if (w->options->restarts == 0) return false;
   if (w->started == w->options->restarts) {
     fprintf(stderr, "shardrt run: %s, after %d restart%s: this was the last\n", why, w->started,

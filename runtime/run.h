@@ -13,8 +13,10 @@ struct run {
   int restarts;      /* how often a job that died is started again; 0: never */
   int fewest;        /* processes that it may go on with */
   int stop;          /* a signal that asks for an orderly end beside SIGTERM and SIGUSR1; 0: none */
-  const char *trace; /* the file of --trace; NULL: none */
-  int progress;      /* 1: --progress; -1: --no-progress; 0: neither */
+  const char *trace; /* the file of --trace; NULL: none; so, too, --report's and --metrics' */
+  const char *report;
+  const char *metrics;
+  int progress; /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe;
   bool is_program; /* it starts by itself, not in shardrt: of what is above, processes and restarts alone are for it */
   int argc;        /* the recipe's arguments */

@@ -1,8 +1,9 @@
-/* trace_api.h - where time goes, written to a file: a part of shardrt.h. */
+/* trace_api.h - where time goes, written to a file; texts for a report of the job: a part of shardrt.h. */
 #ifndef SHARDRT_TRACE_TRACE_API_H
 #define SHARDRT_TRACE_TRACE_API_H
 
 #include "comm/comm_api.h"
+#include "memory/memory_api.h"
 
 /* Records from now on where time goes: on this thread, the main one, and on those that are started later, each of which
  * keeps its last 32,767 events. shardrt_trace_finish, when all loaders are freed and before shardrt_job_close, writes
@@ -15,5 +16,9 @@
 typedef struct shardrt_trace shardrt_trace;
 int shardrt_trace_start(shardrt_job *job, const char *path, shardrt_trace **out);
 int shardrt_trace_finish(shardrt_trace *trace);
+
+/* The texts of all processes, each with its NUL, process 0's first: in process 0; elsewhere *out has no bytes. Every
+ * process must call it, with the same `what`; a text may have any length. ENOMEM in process 0 is its own. */
+int shardrt_gather_texts(shardrt_job *job, const char *what, const char *text, shardrt_buffer **out);
 
 #endif

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -23,17 +22,6 @@ struct shardrt_trace {
   int code;            /* of what was written to it so far */
   char message[512];
 };
-
-/* Process 0 writes for all. */
-static int check_path(const char *path) {
-  struct stat info;
-  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-    return error_set(SHARDRT_EIO, "%s: cannot be written: it is a folder", path);
-  struct newfile file;
-  int code = newfile_open(path, &file);
-  if (code == SHARDRT_OK) newfile_drop(&file);
-  return code;
-}
 
 static int prepare_trace(shardrt_trace *self, const char *path) {
   self->room = alloc_zeros(1, sizeof *self->room);
@@ -120,7 +108,7 @@ int shardrt_trace_start(shardrt_job *job, const char *path, shardrt_trace **out)
   shardrt_trace *self = alloc_zeros(1, sizeof *self);
   const shardrt_job_info *info = shardrt_job_info_get(job);
   int code = self == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  if (code == SHARDRT_OK && info->process_index == 0) code = check_path(path);
+  if (code == SHARDRT_OK && info->process_index == 0) code = shardrt_file_check(path); /* it writes for all */
   if (code == SHARDRT_OK) code = prepare_trace(self, path);
   code = shardrt_check_outcome(job, "the start of the trace", code);
   if (code == SHARDRT_OK) code = shardrt_barrier(job, "the start of the trace");

@@ -20,6 +20,7 @@ local reshard = require "shardrt.array.reshard"
 local spec = require "shardrt.layout.spec"
 local state = require "shardrt.loader.state"
 local stats = require "shardrt.loader.stats"
+local watch = require "shardrt.loader.watch"
 local auto = lazy.module "shardrt.loader.auto"
 fail.own()
 
@@ -170,6 +171,7 @@ local function change_way(self)
     local old, at = self.handle, ffi.new "int64_t[2]"
     C.shardrt_loader_tell(old, at, at + 1)
     self.before = before
+    watch.turn(self)
     open_way(self, new_way, before.steps)
     fail.check(C.shardrt_loader_seek(self.handle, at[0], at[1]))
     C.shardrt_loader_free(ffi.gc(old, nil)) -- what it read ahead is dropped
@@ -201,11 +203,13 @@ local function next_batch(self)
     tell_of_end(self)
     self.gave = false
     progress.ended(self)
+    watch.step(self)
     return nil
   end
   self.gave = true
   collective.pass_on()
   progress.step(self)
+  watch.step(self)
   local made = {}
   for i, name in ipairs(self.batch_names) do
     made[name] = numbering.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
@@ -239,6 +243,7 @@ function words.loader(o)
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
   setmetatable(self, Loader)
   if planning then plan.note_loader(self, parts_of(self, names), plan_note(self)) end
+  watch.made(self, o)
   return public.wrap(self)
 end
 

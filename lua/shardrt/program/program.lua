@@ -6,12 +6,15 @@ local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
+local metrics = require "shardrt.program.metrics"
 local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
 local public = require "shardrt.loader.public"
 local recipe = require "shardrt.program.recipe"
+local report = require "shardrt.program.report"
 local stop = require "shardrt.checkpoint.stop"
 local terminal = require "shardrt.base.terminal"
+local watch = require "shardrt.loader.watch"
 fail.own()
 
 local program = {}
@@ -26,16 +29,52 @@ local function is_for_programs(returned)
   return true
 end
 
+-- What --report and --metrics ask for, before the recipe.
+local function start_watching(path, report_path, metrics_path)
+  if not report_path and not metrics_path then return end
+  watch.start(metrics_path and metrics.step)
+  if report_path then report.start(report_path, path) end
+  if metrics_path then metrics.start(metrics_path, path) end
+end
+
+local function tell_of_failure(message)
+  metrics.finish "failed"
+  report.fail(message)
+end
+
+local function tell_of_end(state, ended)
+  metrics.finish(state)
+  report.finish(ended)
+end
+
+-- A recipe may end so, too.
+local function tell_of_exit()
+  local exit = os.exit
+  function os.exit(status, ...) -- luacheck: ignore 122
+    if status == nil or status == true or status == 0 then
+      tell_of_end("ended", "in order")
+    else
+      tell_of_failure(("os.exit ended the job with status %s"):format(tostring(status)))
+    end
+    return exit(status, ...)
+  end
+end
+
 --- Runs a recipe; returns nil, or the message of the error that ended it.
 ---@param handle userdata # of the job
 ---@param path string
 ---@param _ integer?
 ---@param shows_progress boolean? # nil: on a terminal
 ---@param stop_job function? # ends the job in every process, with the status that says it was stopped
+---@param report_path string? # of --report
+---@param metrics_path string? # of --metrics
 ---@return string?
-function program.run(handle, path, _, shows_progress, stop_job)
+function program.run(handle, path, _, shows_progress, stop_job, report_path, metrics_path)
   current.set(handle)
   progress.start(shows_progress)
+  local started, problem = pcall(start_watching, path, report_path, metrics_path)
+  if not started then return problem end
+  if report_path or metrics_path then tell_of_exit() end
   local function clear(is_well)
     progress.finish()
     return recipe.clear(is_well)
@@ -44,13 +83,19 @@ function program.run(handle, path, _, shows_progress, stop_job)
     function current.stop()
       local removed, why = clear(true)
       if not removed then error(why, 0) end
+      tell_of_end("stopped", "by a signal, after its checkpoint was saved")
       stop_job()
     end
   end
   local ok, returned = recipe.run(path)
   local removed, why = clear(ok)
-  if not ok then return returned end
-  if not removed then return why end
+  if ok and removed then
+    removed, why = pcall(tell_of_end, stop.name() and "stopped" or "ended", stop.name() and "by a signal" or "in order")
+  end
+  if not ok or not removed then
+    tell_of_failure(ok and why or returned)
+    return ok and why or returned
+  end
   if stop.name() and stop_job then stop_job() end -- the recipe had asked whether to stop, and ended by itself
   if is_for_programs(returned) and current.info.planning == 0 then
     collective.notice("%s only returns loaders: a program of C, C++ or Python takes their batches (docs/c.md); "
@@ -108,6 +153,15 @@ end
 function program.index(handle, _, _, shows_progress)
   current.set(handle)
   local ok, problem = pcall(require("shardrt.program.index_files").run, arg, shows_progress)
+  if not ok then return tostring(problem) end
+end
+
+--- Makes a page of a trace: `arg` is its command line.
+---@param handle userdata
+---@return string?
+function program.report(handle)
+  current.set(handle)
+  local ok, problem = pcall(require("shardrt.program.report_trace").run, arg)
   if not ok then return tostring(problem) end
 end
 

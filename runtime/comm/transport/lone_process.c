@@ -154,6 +154,12 @@ static bool is_step(void) {
   return text != NULL && strtoul(text, NULL, 10) < FIRST_SPECIAL_STEP;
 }
 
+int lone_process_allocation(void) {
+  const int count = number_in_environment("SLURM_NTASKS");
+  const bool is_ours = is_set("SLURM_JOB_ID") && count > 0 && !is_step() && !lone_process_has_launcher();
+  return is_ours ? count : 1;
+}
+
 const char *lone_process_notice(void) {
   static char line[256];
   const char *name = number_in_environment("SLURM_NTASKS") >= 0 ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";

@@ -36,6 +36,10 @@ void lone_process_blame(struct lone_process_finding *looked, const char *reason)
  * empty message. */
 int lone_process_check(const struct lone_process_finding *looked);
 
+/* How many processes the batch job is for (Slurm's tasks) that this process stands in, as nobody launched it: a batch
+ * script, a shell. 1 elsewhere, and where that does not say. */
+int lone_process_allocation(void);
+
 /* One line, static, for a process that nobody launched, in a batch job's allocation for several: what would use that.
  * NULL: there is nothing to say. */
 const char *lone_process_notice(void);

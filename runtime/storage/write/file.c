@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -12,13 +13,31 @@
 
 enum { PIECE = 1 << 20 }; /* bytes read at once */
 
-int shardrt_file_save(const char *path, const void *data, size_t bytes) {
+static int write_whole(const char *path, const void *data, size_t bytes, int (*end)(struct newfile *)) {
   struct newfile file;
   int code = newfile_open(path, &file);
   if (code < 0) return code;
   code = newfile_write(&file, data, bytes);
-  if (code == SHARDRT_OK) return newfile_commit(&file);
+  if (code == SHARDRT_OK) return end(&file);
   newfile_drop(&file);
+  return code;
+}
+
+int shardrt_file_save(const char *path, const void *data, size_t bytes) {
+  return write_whole(path, data, bytes, newfile_commit);
+}
+
+int shardrt_file_put(const char *path, const void *data, size_t bytes) {
+  return write_whole(path, data, bytes, newfile_put);
+}
+
+int shardrt_file_check(const char *path) {
+  struct stat info;
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    return error_set(SHARDRT_EIO, "%s: cannot be written: it is a folder", path);
+  struct newfile file;
+  int code = newfile_open(path, &file);
+  if (code == SHARDRT_OK) newfile_drop(&file);
   return code;
 }
 

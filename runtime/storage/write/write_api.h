@@ -24,6 +24,10 @@ int shardrt_folder_remove(const shardrt_folder *folder, const char *name);
 
 /* Writes a file whole or not at all: a temporary name, synced, renamed in place of any file of that name. EIO. */
 int shardrt_file_save(const char *path, const void *data, size_t bytes);
+/* The same for what is soon written again: it does not wait for the disk. */
+int shardrt_file_put(const char *path, const void *data, size_t bytes);
+/* Whether a file can be written there, as far as can be known before. Leaves none. EIO. */
+int shardrt_file_check(const char *path);
 /* Of `bytes` bytes of a file, from `offset` on. EIO: it cannot be read. EFORMAT: it ends before. */
 int shardrt_file_fingerprint(const char *path, int64_t offset, int64_t bytes, uint64_t *out);
 
