@@ -18,7 +18,7 @@ $(BUILD)/libshardrt.so: $(BUILD)/libshardrt.so.0
 $(BUILD)/libshardrt.a: $(LIBRARY_OBJECTS) make/library.mk
 	$(call quiet,ar   )rm -f $@; $(LD) -r -o $(BUILD)/libshardrt.o $(LIBRARY_OBJECTS) && \
 	  objcopy --wildcard --keep-global-symbol='shardrt_*' $(BUILD)/libshardrt.o && $(AR) rcs $@ $(BUILD)/libshardrt.o
-$(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
+$(BUILD)/shardrt.pc: make/library.mk $(BUILD)/libraries.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \

@@ -10,6 +10,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/libraries.h"
 #include "comm/stop_request.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/lone_process.h"
@@ -212,7 +213,8 @@ static void parse_options(struct options *o, int argc, char **argv) {
       fputs(help, stdout);
       exit(0);
     case 'v':
-      printf("shardrt %s\n", shardrt_version());
+      printf("shardrt %s\nMPI: %s\nLuaJIT: %s\nbuilt in: %s\n", shardrt_version(), libraries_mpi(), LUAJIT_VERSION,
+             libraries_built_in());
       exit(0);
     case ':':
       complain(o, "option %s wants a value", argv[word]);
