@@ -25,6 +25,7 @@ $(BUILD)/config.mk: make/libraries.sh make/libraries.txt make/libraries.mk $(INS
 
 # Sources that do without a library know which are missing; nothing else is compiled anew.
 OPTIONAL := $(patsubst runtime/%.c,$(BUILD)/%.o,$(shell grep -rl --include='*.c' SHARDRT_WITHOUT_ runtime))
+LIBS += $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter -L%,$(LDFLAGS)))
 $(OPTIONAL) $(BUILD)/base/libraries.o: $(BUILD)/libraries.mk
 $(OPTIONAL): C_FLAGS += $(MISSING)
 $(BUILD)/base/libraries.o: C_FLAGS += -DSHARDRT_BUILT_IN='"$(BUILT_IN)"' -DSHARDRT_MPI='"$(MPI_BUILT)"'

@@ -10,7 +10,8 @@ from pathlib import Path
 from wheel import LEFT_OUT, OPENED, find, needed, output, put_licences
 
 # Every system's, too: glibc, and what comes with gcc.
-SYSTEMS = ["libc.so.*", "libm.so.*", "libdl.so.*", "librt.so.*", "libpthread.so.*", "libresolv.so.*", "ld-linux*", "libgcc_s.so.*", "libstdc++.so.*"]
+SYSTEMS = ["libc.so.*", "libm.so.*", "libdl.so.*", "librt.so.*", "libpthread.so.*", "libresolv.so.*", "ld-linux*"]
+SYSTEMS += ["libgcc_s.so.*", "libstdc++.so.*"]
 MOST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13)}
 
 MODULE = """#%Module1.0
@@ -31,6 +32,18 @@ def carried(path: Path) -> bool:
     return not any(path.match(name) for name in [*SYSTEMS, *LEFT_OUT])
 
 
+def gather(files: list[Path]) -> dict[str, Path]:
+    """What files need, by name; not what MPI and the systems' own libraries need."""
+    found: dict[str, Path] = {}
+    for file in files:
+        paths = {path.name: path for path in needed(file)}
+        for name in re.findall(r"NEEDED\s+(\S+)", output("objdump", "-p", str(file))):
+            if name in paths and name not in found and carried(Path(name)):
+                found[name] = paths[name]
+                files.append(paths[name])
+    return found
+
+
 def check_versions(files: list[Path]) -> None:
     """No file may need newer versions of what every system has than its oldest one has."""
     for file in files:
@@ -44,12 +57,11 @@ def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     inner = folder / "lib/shardrt"
     inner.mkdir(parents=True, exist_ok=True)
-    for name in ["lib/libshardrt.a"]:  # whose libraries nobody has
-        (folder / name).unlink()
+    (folder / "lib/libshardrt.a").unlink()  # whose libraries nobody has
     own = {folder / "bin/shardrt": "$ORIGIN/../lib/shardrt", folder / "lib/libshardrt.so.0": "$ORIGIN/shardrt"}
     own |= {path: "$ORIGIN" for path in inner.glob("*.so")}
     opened = [find(name) for name in OPENED]
-    libraries = {path.name: path for file in [*own, *opened] for path in [*needed(file), *opened] if carried(path)}
+    libraries = {path.name: path for path in opened} | gather([*own, *opened])
     for name, path in libraries.items():
         shutil.copyfile(path, inner / name)
         own[inner / name] = "$ORIGIN"
