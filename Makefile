@@ -8,10 +8,13 @@
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
 #   make wheel      a wheel for pip, in dist/       make test-wheel   and tries it as a user would
+#   make tarball    a folder that runs anywhere, in dist/           make test-tarball   and tries it on bare Debians
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 #
-# CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, from the environment or the command line, stand behind the project's own flags.
+# LuaJIT, zlib and a C compiler are enough; `make` shows a table of what else it found. WITHOUT="hdf5 curl" leaves libraries
+# out, MPI=mpich and MPICC=… choose the MPI: docs/building.md. CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, from the environment or
+# the command line, stand behind the project's own flags.
 # `make` builds without asserts (-DNDEBUG), for users, the demo and `make bench`. Specs run with asserts on, in a program of
 # their own in build-test: half a minute more on two cores, once; the kernels for GPUs, which take minutes, are shared. The
 # sanitizers and `make fuzz` have asserts, too. `make CPPFLAGS=-UNDEBUG` builds build/shardrt with them.
@@ -54,7 +57,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk make/python.mk \
+include make/packages.mk make/cuda.mk make/mpi.mk make/libraries.mk make/library.mk make/wheel.mk make/tarball.mk make/python.mk \
         tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test test-slurm test-report specs soak asan tsan lint install install-docs clean
@@ -95,9 +98,9 @@ $(BUILD)/lua/modules.c: $(LUA) $(RULES) | $(BUILD)/found
 $(BUILD)/lua/modules.o: $(BUILD)/lua/modules.c
 	$(call quiet,cc   )$(compile)
 
-demo: deps
+demo: deps-demo
 	@$(MAKE) --no-print-directory all
-	mpirun -n 4 $(BUILD)/shardrt --devices 2 recipes/data_parallel.lua
+	$(MPIRUN) -n 4 $(BUILD)/shardrt --devices 2 recipes/data_parallel.lua
 
 # The build with asserts, which runs specs.
 TESTED  = $(BUILD)-test
@@ -147,7 +150,7 @@ export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
 # Code that is not instrumented (OpenMPI, LuaJIT) synchronises by atomics that the sanitizer does not see.
 export TSAN_OPTIONS  = ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1
 
-TIDY_FLAGS = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES)
+TIDY_FLAGS = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(MISSING)
 tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS) $(2) 2>&1 | \
   { ! grep -v "warnings\? generated"; }' tidy
 lint: deps-lint

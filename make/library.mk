@@ -22,7 +22,7 @@ $(BUILD)/libshardrt.a: $(LIBRARY_OBJECTS) make/library.mk
 $(BUILD)/include/shardrt.h: runtime/shardrt.h $(filter %_api.h,$(HEADERS)) make/header.awk
 	@mkdir -p $(@D)
 	$(call quiet,head )awk -f make/header.awk $< > $@
-$(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
+$(BUILD)/shardrt.pc: make/library.mk $(BUILD)/libraries.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \

@@ -11,11 +11,16 @@ MPI_SOURCES := $(sort $(shell grep -rlx --include='*.c' '// build: MPI plug-in' 
 find_mpi = $(shell for flags in "`pkg-config --cflags --libs $(1) 2>/dev/null`" $(foreach cc,$(2),"`$(cc) -show 2>/dev/null`"); do \
   flags=`printf '%s\n' $$flags | grep '^-[IL]'`; [ -n "$$flags" ] || continue; \
   ! $(CC) $$flags -E -dM -include mpi.h -x c /dev/null 2>/dev/null | grep -q '^.define $(3) ' || { echo $$flags; break; }; done)
+# MPI=mpich or MPI=openmpi: that one only. MPICC=/opt/mpi/bin/mpicc: the one that this compiler is for.
+ifneq ($(filter-out mpich openmpi,$(MPI)),)
+  $(error MPI is "$(MPI)"; it is "mpich" or "openmpi", and MPICC the path of an mpicc)
+endif
+MPIRUN := $(or $(if $(MPI),$(shell command -v mpirun.$(MPI))),$(wildcard $(patsubst %/mpicc,%/mpirun,$(MPICC))),mpirun)
 ifndef OPENMPI_FLAGS
-  OPENMPI_FLAGS := $(call find_mpi,ompi-c,mpicc mpicc.openmpi,OPEN_MPI)
+  OPENMPI_FLAGS := $(if $(filter mpich,$(MPI)),,$(call find_mpi,$(if $(MPICC),,ompi-c),$(or $(MPICC),mpicc mpicc.openmpi),OPEN_MPI))
 endif
 ifndef MPICH_FLAGS
-  MPICH_FLAGS := $(call find_mpi,mpich,mpicc mpicc.mpich,MPICH_VERSION)
+  MPICH_FLAGS := $(if $(filter openmpi,$(MPI)),,$(call find_mpi,$(if $(MPICC),,mpich),$(or $(MPICC),mpicc mpicc.mpich),MPICH_VERSION))
 endif
 
 OPENMPI_PLUGINS := $(if $(OPENMPI_FLAGS),$(BUILD)/shardrt-openmpi.so)

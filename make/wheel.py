@@ -93,4 +93,5 @@ def main() -> None:
         print(f"dist/{path.name}: {(dist / path.name).stat().st_size / 1e6:.1f} MB, with {len(copied)} libraries")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/libraries.h"
 #include "comm/transport/lone_process.h"
+#include "lua/interpreter.h"
 
 enum { MAX_DEVICES = 1 << 20 };
 
@@ -206,7 +208,8 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
       fputs(help, stdout);
       exit(0);
     case 'v':
-      printf("shardrt %s\n", shardrt_version());
+      printf("shardrt %s\nMPI: %s\nLuaJIT: %s\nbuilt in: %s\n", shardrt_version(), libraries_mpi(), LUAJIT_VERSION,
+             libraries_built_in());
       exit(0);
     case ':':
       complain(o, "option %s wants a value", argv[word]);

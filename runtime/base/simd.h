@@ -24,6 +24,13 @@
 #define SIMD_AVX512
 #endif
 
+/* A vector of elements of two, by their numbers, which are constants: gcc has clang's word for it since gcc 12. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define SIMD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SIMD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){__VA_ARGS__})
+#endif
+
 /* Which of a loop's three kinds is to run: any processor's, AVX2's, AVX-512's. It is the highest that this processor
  * has, unless shardrt_simd_limit says otherwise. */
 enum { SIMD_LEVELS = 3 };

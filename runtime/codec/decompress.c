@@ -2,12 +2,19 @@
 
 #include <string.h>
 
+#ifndef SHARDRT_WITHOUT_BROTLI
 #include <brotli/decode.h>
+#endif
+#ifndef SHARDRT_WITHOUT_SNAPPY
 #include <snappy-c.h>
+#endif
+#ifndef SHARDRT_WITHOUT_ZSTD
 #include <zstd.h>
 #include <zstd_errors.h>
+#endif
 
 #include "base/error.h"
+#include "base/libraries.h"
 
 static const char *const names[] = {"no", "brotli", "zstd", "snappy"};
 
@@ -17,14 +24,20 @@ static int bad_bytes(enum decompress_kind kind, size_t bytes, size_t room, const
 }
 
 static int by_brotli(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+#ifndef SHARDRT_WITHOUT_BROTLI
   size_t got = room;
   const BrotliDecoderResult result = BrotliDecoderDecompress(bytes, data, &got, dst);
   if (result != BROTLI_DECODER_RESULT_SUCCESS)
     return bad_bytes(DECOMPRESS_BROTLI, bytes, room, "they are malformed, cut off, or become more");
   return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_BROTLI, bytes, room, "they become fewer");
+#else
+  (void)data, (void)bytes, (void)dst, (void)room;
+  return libraries_missing("Brotli (libbrotlidec)");
+#endif
 }
 
 static int by_zstd(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+#ifndef SHARDRT_WITHOUT_ZSTD
   const size_t got = ZSTD_decompress(dst, room, data, bytes);
   if (ZSTD_isError(got)) {
     if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
@@ -32,15 +45,24 @@ static int by_zstd(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room)
     return bad_bytes(DECOMPRESS_ZSTD, bytes, room, ZSTD_getErrorName(got));
   }
   return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_ZSTD, bytes, room, "they become fewer");
+#else
+  (void)data, (void)bytes, (void)dst, (void)room;
+  return libraries_missing("Zstandard (libzstd)");
+#endif
 }
 
 static int by_snappy(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+#ifndef SHARDRT_WITHOUT_SNAPPY
   size_t got = 0;
   if (snappy_uncompressed_length((const char *)data, bytes, &got) != SNAPPY_OK || got != room)
     return bad_bytes(DECOMPRESS_SNAPPY, bytes, room, "they tell of another size themselves");
   if (snappy_uncompress((const char *)data, bytes, (char *)dst, &got) != SNAPPY_OK || got != room)
     return bad_bytes(DECOMPRESS_SNAPPY, bytes, room, "they are malformed");
   return SHARDRT_OK;
+#else
+  (void)data, (void)bytes, (void)dst, (void)room;
+  return libraries_missing("Snappy (libsnappy)");
+#endif
 }
 
 int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {

@@ -7,7 +7,8 @@
 enum decompress_kind { DECOMPRESS_NONE, DECOMPRESS_BROTLI, DECOMPRESS_ZSTD, DECOMPRESS_SNAPPY };
 
 /* Decompresses `bytes` bytes, which must become exactly `room`: nothing is ever written beyond them. EFORMAT: they are
- * damaged, or become more or fewer; the message says what of. ENOMEM. */
+ * damaged, or become more or fewer; the message says what of. ENOMEM. EINVAL: this
+ * shardrt was built without the library. */
 int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room);
 
 #endif

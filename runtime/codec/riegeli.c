@@ -3,7 +3,9 @@
 #include <assert.h>
 #include <string.h>
 
+#ifndef SHARDRT_WITHOUT_HIGHWAYHASH
 #include <highwayhash/c_bindings.h>
+#endif
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -12,10 +14,90 @@
 
 enum { BLOCK_HEADER = 24, CHUNK_HEADER = 40, VARINT_BYTES = 10 };
 
+static const uint64_t hash_key[4] = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952, 0x0a7364726f636572};
+
+#ifndef SHARDRT_WITHOUT_HIGHWAYHASH
+
 static uint64_t riegeli_hash(const uint8_t *data, size_t bytes) {
-  static const HHKey key = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952, 0x0a7364726f636572};
-  return HighwayHash64(key, (const char *)data, bytes);
+  return HighwayHash64(hash_key, (const char *)data, bytes);
 }
+
+#else /* the same numbers, slower: https://github.com/google/highwayhash/blob/master/c/highwayhash.c (Apache-2.0) */
+
+enum { PACKET = 32, FINAL_ROUNDS = 4 };
+
+struct highway {
+  uint64_t v0[4], v1[4], mul0[4], mul1[4];
+};
+
+/* Adds the bytes of a lane's two halves, mixed so that each product's middle bytes come to the ends. */
+static void zipper_add(uint64_t v1, uint64_t v0, uint64_t *add1, uint64_t *add0) {
+  *add0 += ((v0 & 0xff000000) | (v1 & 0xff00000000)) >> 24 | ((v0 & 0xff0000000000) | (v1 & 0xff000000000000)) >> 16 |
+           (v0 & 0xff0000) | (v0 & 0xff00) << 32 | (v1 & 0xff00000000000000) >> 8 | v0 << 56;
+  *add1 += ((v1 & 0xff000000) | (v0 & 0xff00000000)) >> 24 | (v1 & 0xff0000) | (v1 & 0xff0000000000) >> 16 |
+           (v1 & 0xff00) << 24 | (v0 & 0xff000000000000) >> 8 | (v1 & 0xff) << 48 | (v0 & 0xff00000000000000);
+}
+
+static void highway_add(struct highway *h, const uint64_t lanes[4]) {
+  for (int i = 0; i < 4; i++) {
+    h->v1[i] += h->mul0[i] + lanes[i];
+    h->mul0[i] ^= (h->v1[i] & UINT32_MAX) * (h->v0[i] >> 32);
+    h->v0[i] += h->mul1[i];
+    h->mul1[i] ^= (h->v0[i] & UINT32_MAX) * (h->v1[i] >> 32);
+  }
+  for (int i = 0; i < 4; i += 2) zipper_add(h->v1[i + 1], h->v1[i], &h->v0[i + 1], &h->v0[i]);
+  for (int i = 0; i < 4; i += 2) zipper_add(h->v0[i + 1], h->v0[i], &h->v1[i + 1], &h->v1[i]);
+}
+
+static void highway_add_packet(struct highway *h, const uint8_t *packet) {
+  uint64_t lanes[4];
+  for (size_t i = 0; i < 4; i++) lanes[i] = little_endian_64(packet + 8 * i);
+  highway_add(h, lanes);
+}
+
+static uint32_t rotate_left(uint32_t x, size_t bits) {
+  return bits == 0 ? x : x << bits | x >> (32 - bits);
+}
+
+/* The last bytes, fewer than a packet and at least one. */
+static void highway_add_rest(struct highway *h, const uint8_t *data, size_t bytes) {
+  uint8_t packet[PACKET] = {0};
+  const size_t beyond = bytes % 4, words = bytes - beyond;
+  for (int i = 0; i < 4; i++) {
+    h->v0[i] += ((uint64_t)bytes << 32) + bytes;
+    const uint32_t high = (uint32_t)(h->v1[i] >> 32);
+    h->v1[i] = (uint64_t)rotate_left(high, bytes) << 32 | rotate_left((uint32_t)h->v1[i], bytes);
+  }
+  memcpy(packet, data, words);
+  if (bytes >= 16) {
+    memcpy(packet + PACKET - 4, data + bytes - 4, 4);
+  } else if (beyond > 0) {
+    packet[16] = data[words];
+    packet[17] = data[words + (beyond >> 1)];
+    packet[18] = data[bytes - 1];
+  }
+  highway_add_packet(h, packet);
+}
+
+static uint64_t riegeli_hash(const uint8_t *data, size_t bytes) {
+  struct highway h = {.mul0 = {0xdbe6d5d5fe4cce2f, 0xa4093822299f31d0, 0x13198a2e03707344, 0x243f6a8885a308d3},
+                      .mul1 = {0x3bd39e10cb0ef593, 0xc0acf169b5f18a8c, 0xbe5466cf34e90c6c, 0x452821e638d01377}};
+  for (int i = 0; i < 4; i++) {
+    h.v0[i] = h.mul0[i] ^ hash_key[i];
+    h.v1[i] = h.mul1[i] ^ (hash_key[i] >> 32 | hash_key[i] << 32);
+  }
+  const size_t whole = bytes - bytes % PACKET;
+  for (size_t at = 0; at < whole; at += PACKET) highway_add_packet(&h, data + at);
+  if (bytes > whole) highway_add_rest(&h, data + whole, bytes - whole);
+  for (int round = 0; round < FINAL_ROUNDS; round++) {
+    uint64_t lanes[4];
+    for (int i = 0; i < 4; i++) lanes[i] = h.v0[i ^ 2] >> 32 | h.v0[i ^ 2] << 32;
+    highway_add(&h, lanes);
+  }
+  return h.v0[0] + h.v1[0] + h.mul0[0] + h.mul1[0];
+}
+
+#endif
 
 bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
   uint64_t value = 0;

@@ -1,12 +1,18 @@
 #include "codec/zarr_codec.h"
 
-#include <blosc.h>
 #include <string.h>
+
+#ifndef SHARDRT_WITHOUT_BLOSC
+#include <blosc.h>
+#endif
+#ifndef SHARDRT_WITHOUT_ZSTD
 #include <zstd.h>
+#endif
 
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/libraries.h"
 #include "base/little_endian.h"
 #include "codec/inflate.h"
 
@@ -16,12 +22,16 @@ static int wrong_length(size_t decoded, size_t bytes) {
   return error_set(SHARDRT_EFORMAT, "it decodes to %zu bytes; a chunk of this array has %zu", decoded, bytes);
 }
 
+#if !defined(SHARDRT_WITHOUT_BLOSC) || !defined(SHARDRT_WITHOUT_ZSTD)
 static int too_long(size_t bytes) {
   return error_set(SHARDRT_EFORMAT, "it decodes to more than %zu bytes, which is what a chunk of this array has",
                    bytes);
 }
+#endif
 
 /* ---- Zstandard ---- */
+
+#ifndef SHARDRT_WITHOUT_ZSTD
 
 static void *unzstd_new(const void *owner) {
   (void)owner;
@@ -45,9 +55,19 @@ static int unzstd_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, si
   return decoded == bytes ? SHARDRT_OK : wrong_length(decoded, bytes);
 }
 
+#else
+
+static int unzstd_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, size_t bytes, struct reader *reader) {
+  (void)data, (void)data_bytes, (void)dst, (void)bytes, (void)reader;
+  return libraries_missing("Zstandard (libzstd)");
+}
+
+#endif
+
 /* ---- Blosc ---- */
 
 static int unblosc_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, size_t bytes) {
+#ifndef SHARDRT_WITHOUT_BLOSC
   size_t decoded = 0;
   if (blosc_cbuffer_validate(data, data_bytes, &decoded) < 0)
     return error_set(SHARDRT_EFORMAT, "damaged: its Blosc header does not fit its %zu bytes", data_bytes);
@@ -57,6 +77,10 @@ static int unblosc_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, s
   const int got = blosc_decompress_ctx(data, dst, bytes, 1);
   if (got < 0) return error_set(SHARDRT_EFORMAT, "damaged: Blosc's code %d", got);
   return (size_t)got == bytes ? SHARDRT_OK : wrong_length((size_t)got, bytes);
+#else
+  (void)data, (void)data_bytes, (void)dst, (void)bytes;
+  return libraries_missing("Blosc (libblosc)");
+#endif
 }
 
 /* ---- all of them ---- */

@@ -176,6 +176,7 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
   *out = NULL;
   int code = check_options(options);
+  if (code == SHARDRT_OK) code = machine_check_threads();
   if (code < 0) return code;
   shardrt_job *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;

@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "system/cgroup.h"
 
@@ -70,12 +72,36 @@ bool machine_widen(void) {
   return sched_setaffinity(0, sizeof all, &all) == 0;
 }
 
+/* The number of threads that a variable allows; INFINITY: it does not say. "4,2" is OpenMP's, for nested loops. */
+static double threads_allowed(const char *name) {
+  const char *text = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  char *end = NULL;
+  const long asked = text != NULL ? strtol(text, &end, 10) : 0;
+  return asked >= 1 && (*end == '\0' || *end == ',' || *end == ' ') ? (double)asked : INFINITY;
+}
+
+/* torchrun sets OMP_NUM_THREADS=1 by itself: nobody asked for that. */
+static double threads_bound(void) {
+  const double own = threads_allowed("SHARDRT_THREADS"), openmp = threads_allowed("OMP_NUM_THREADS");
+  const bool is_torchrun = getenv("TORCHELASTIC_RUN_ID") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+  if (own != INFINITY) return own;
+  return fmin(openmp == 1 && is_torchrun ? INFINITY : openmp, threads_allowed("SLURM_CPUS_PER_TASK"));
+}
+
+int machine_check_threads(void) {
+  const char *text = getenv("SHARDRT_THREADS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  if (text == NULL || text[0] == '\0' || (threads_allowed("SHARDRT_THREADS") != INFINITY && strchr(text, ',') == NULL))
+    return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_THREADS is \"%s\"; it is the most threads of a process, 1 or more", text);
+}
+
 /* A launcher may bind each process to cores of its own, and then these are its share already; what they share is what
  * the launcher may use. */
 int32_t machine_cores(void) {
   const long processes = sharing.processes, own = cores_of(0), all = processes > 1 ? cores_of(sharing.launcher) : own;
   double share = (double)(all > own ? all : own) / (double)processes;
   share = fmin(fmin(share, (double)own), ceil(cgroup_cores(ROOT, GROUPS)) / (double)processes);
+  share = fmin(share, threads_bound());
   return share < 1 ? 1 : share > INT32_MAX ? INT32_MAX : (int32_t)share;
 }
 

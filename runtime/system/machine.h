@@ -19,8 +19,12 @@ uint64_t machine_host(void);
 bool machine_widen(void);
 
 /* How many threads of this process can run at the same time: its share of the cores that the job may use here by
- * affinity and by the quota of its control groups; at least 1. */
+ * affinity and by the quota of its control groups, and at most as many as $SHARDRT_THREADS says, or without it
+ * $OMP_NUM_THREADS and $SLURM_CPUS_PER_TASK; at least 1. */
 int32_t machine_cores(void);
+
+/* EINVAL: $SHARDRT_THREADS is no such number. */
+int machine_check_threads(void);
 
 /* Its share of the memory, in bytes: of the machine's, or of what its control groups allow. */
 size_t machine_memory(void);

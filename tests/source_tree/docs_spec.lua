@@ -56,9 +56,12 @@ cp recipe.lua see.lua
 
 -- make is asked what it would do, as most of it takes long; where the document shows what it prints, the last command
 -- of these, which prints it, is run.
-local function of_make(text, with_output)
+-- Where other libraries or another MPI are asked for, in a folder of their own: the tree's stays as it was found.
+local function of_make(text, with_output, folder)
+  local is_other = text:find "WITHOUT=" or text:find "MPI%u*=" or text:find "FLAGS=" or text:find "CC="
+  local words = "make -n --no-print-directory" .. (is_other and (" BUILD=%s/other"):format(folder) or "")
   local asked = ("cd '%s' && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BUILD -u ASSERTS %s"):format(root,
-    text:gsub("%f[%w]make%f[%s%z]", "make -n --no-print-directory", 1))
+    text:gsub("%f[%w]make%f[%s%z]", words, 1))
   if not with_output then return asked end
   local last = assert(lines_of(asked .. " 2>/dev/null | tail -n 1")[1], text .. " does nothing")
   return (last:gsub("SHARDRT=%S+ ", ""))
@@ -82,7 +85,7 @@ describe("a document's", function()
   local function runs(command, block)
     local text = command.text
     local is_make = text:match "^make%f[%s%z]" or text:match "^[%u_]+=%S+ make%f[%s%z]" -- with a variable
-    local words = is_make and of_make(text, command.output) or with_framework(block) .. text
+    local words = is_make and of_make(text, command.output, folder) or with_framework(block) .. text
     local result = mpi.shell(environment .. words, 180)
     assert.equal(0, result.status, text .. "\n" .. result.output)
     if command.output and command.output ~= "" then

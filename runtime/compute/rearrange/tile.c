@@ -14,14 +14,14 @@ typedef uint32_t vector_4 __attribute__((vector_size(16)));
 typedef uint64_t vector_8 __attribute__((vector_size(16)));
 
 /* The lower, and the upper, halves of two vectors, an element of the one and an element of the other by turns. */
-#define LOW_1(a, b)  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_1(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define LOW_2(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define LOW_4(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define LOW_8(a, b)  __builtin_shufflevector(a, b, 0, 2)
-#define HIGH_8(a, b) __builtin_shufflevector(a, b, 1, 3)
+#define LOW_1(a, b)  SIMD_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_1(a, b) SIMD_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define LOW_2(a, b)  SIMD_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_2(a, b) SIMD_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_4(a, b)  SIMD_SHUFFLE(a, b, 0, 4, 1, 5)
+#define HIGH_4(a, b) SIMD_SHUFFLE(a, b, 2, 6, 3, 7)
+#define LOW_8(a, b)  SIMD_SHUFFLE(a, b, 0, 2)
+#define HIGH_8(a, b) SIMD_SHUFFLE(a, b, 1, 3)
 
 /* For elements of `size` bytes. A square of as many rows as a vector has elements: when the upper half of the rows is
  * shuffled into the lower half as cards are, as often as the number of rows can be halved, rows have become columns.

@@ -1,5 +1,7 @@
 #include "dataset/chunked/hdf5_driver.h"
 
+#ifndef SHARDRT_WITHOUT_HDF5
+
 #include <hdf5.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,3 +128,5 @@ const char *hdf5_driver_failure(int *code) {
   failure[0] = '\0';
   return told;
 }
+
+#endif

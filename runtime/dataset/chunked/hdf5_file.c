@@ -1,5 +1,7 @@
 #include "dataset/chunked/hdf5_file.h"
 
+#ifndef SHARDRT_WITHOUT_HDF5
+
 #include <hdf5.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -444,3 +446,29 @@ int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offs
   *mask = left_out;
   return SHARDRT_OK;
 }
+
+#else
+
+#include "base/libraries.h"
+
+int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *out) {
+  (void)file, (void)name, (void)out;
+  return libraries_missing("HDF5 (libhdf5)");
+}
+
+/* There is none to call these with. */
+void hdf5_close(struct hdf5_dataset *self) {
+  (void)self;
+}
+
+int hdf5_read_compact(const struct hdf5_dataset *self, void *dst) {
+  (void)self, (void)dst;
+  return libraries_missing("HDF5 (libhdf5)");
+}
+
+int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offset, uint64_t *bytes, uint32_t *mask) {
+  (void)self, (void)at, (void)offset, (void)bytes, (void)mask;
+  return libraries_missing("HDF5 (libhdf5)");
+}
+
+#endif

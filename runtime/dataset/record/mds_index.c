@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/digest.h"
 #include "base/error.h"
+#include "codec/digest.h"
 #include "codec/json.h"
 
 enum { TEXT_BYTES = 256, VERSION = 2 };

@@ -15,11 +15,11 @@
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
 #include "codec/decompress.h"
+#include "codec/digest.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
 #include "storage/write/cache.h"

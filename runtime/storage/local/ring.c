@@ -1,5 +1,7 @@
 #include "storage/local/ring.h"
 
+#ifndef SHARDRT_WITHOUT_LIBURING
+
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -99,3 +101,29 @@ bool ring_free(struct ring *self) {
   alloc_free(self);
   return ended;
 }
+
+#else
+
+#include "base/libraries.h"
+
+int ring_new(unsigned depth, struct ring **out) {
+  (void)depth, (void)out;
+  return libraries_missing("io_uring (liburing)");
+}
+
+/* There is none to call these with. */
+void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *scratch) {
+  (void)self, (void)file, (void)offset, (void)bytes, (void)scratch;
+}
+
+size_t ring_flush(struct ring *self) {
+  (void)self;
+  return 0;
+}
+
+bool ring_free(struct ring *self) {
+  (void)self;
+  return true;
+}
+
+#endif

@@ -8,7 +8,8 @@
 
 struct ring;
 
-/* EIO: the kernel has no io_uring, or does not allow it (as in many containers). */
+/* EIO: the kernel has no io_uring, or does not allow it (as in many containers). EINVAL: this
+ * shardrt was built without liburing. */
 int ring_new(unsigned depth, struct ring **out);
 /* Begins a read of at most `bytes` bytes into `scratch`, which any number of reads may share; waits for others to end
  * where `depth` are in flight. What fails is forgotten. */

@@ -1,5 +1,7 @@
 #include "storage/remote/fetch.h"
 
+#ifndef SHARDRT_WITHOUT_CURL
+
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -392,3 +394,30 @@ int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int
   }
   return code;
 }
+
+#else
+
+#include "base/libraries.h"
+
+int fetch_new(struct fetch **out) {
+  (void)out;
+  return libraries_missing("curl (libcurl), which reads from HTTP servers");
+}
+
+/* There is none to call these with. */
+void fetch_free(struct fetch *self) {
+  (void)self;
+}
+
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
+              void *context) {
+  (void)self, (void)requests, (void)n, (void)tries, (void)ended, (void)context;
+  return libraries_missing("curl (libcurl)");
+}
+
+double fetch_patience(size_t bytes) {
+  (void)bytes;
+  return 0;
+}
+
+#endif

@@ -48,11 +48,15 @@ int rangecache_open(const char *folder, int64_t limit, struct rangecache *out) {
   if (code != SHARDRT_OK) return code;
   out->folder = alloc_text("%s/http", above);
   alloc_free(above);
-  return out->folder != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (cache_site() != NULL) out->site = alloc_text("%s/http", cache_site());
+  if (out->folder != NULL && (out->site != NULL || cache_site() == NULL)) return SHARDRT_OK;
+  rangecache_close(out);
+  return ALLOC_FAILED;
 }
 
 void rangecache_close(struct rangecache *self) {
   alloc_free(self->folder);
+  alloc_free(self->site);
   *self = (struct rangecache){0};
 }
 
@@ -62,12 +66,12 @@ static void name_of(const struct rangecache_key *key, int64_t number, char name[
            (unsigned long long)key->a, (unsigned long long)key->b, (unsigned long long)number);
 }
 
-/* Its path; false: it is too long to be there. */
-static bool path_of(const struct rangecache *self, const struct rangecache_key *key, int64_t number,
-                    char path[PATH_MAX]) {
+/* Its path in one of the folders; false: it is too long to be there, or there is no such folder. */
+static bool path_in(const char *folder, const struct rangecache_key *key, int64_t number, char path[PATH_MAX]) {
   char name[NAME];
+  if (folder == NULL) return false;
   name_of(key, number, name);
-  const int length = snprintf(path, PATH_MAX, "%s/%s", self->folder, name);
+  const int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
   return length > 0 && length < PATH_MAX;
 }
 
@@ -80,12 +84,13 @@ static int open_folder(const struct rangecache *self) {
 void rangecache_drop(const struct rangecache *self, const struct rangecache_key *key, int64_t number) {
   char path[PATH_MAX];
   /* What is counted is then too much, until somebody counts again. */
-  if (path_of(self, key, number, path)) unlink(path);
+  if (path_in(self->folder, key, number, path)) unlink(path);
 }
 
 bool rangecache_has(const struct rangecache *self, const struct rangecache_key *key, int64_t number) {
   char path[PATH_MAX];
-  return path_of(self, key, number, path) && access(path, R_OK) == 0;
+  return (path_in(self->folder, key, number, path) && access(path, R_OK) == 0) ||
+         (path_in(self->site, key, number, path) && access(path, R_OK) == 0);
 }
 
 static uint32_t footer_crc(const struct rangecache_footer *footer) {
@@ -113,7 +118,8 @@ bool rangecache_find(const struct rangecache *self, const struct rangecache_key 
                      struct rangecache_block *block) {
   char path[PATH_MAX];
   rangecache_leave(block);
-  block->fd = path_of(self, key, number, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  block->fd = path_in(self->folder, key, number, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (block->fd < 0 && path_in(self->site, key, number, path)) block->fd = open(path, O_RDONLY | O_CLOEXEC);
   if (block->fd < 0) return false;
   block->is_open = true;
   struct rangecache_footer *about = &block->about;
@@ -252,11 +258,13 @@ static bool write_all(int fd, const void *data, size_t bytes) {
 }
 
 /* Nothing waits for the disk: what a crash of the machine leaves half written is found to be damaged. */
-static bool write_block(int folder, const char *name, const struct rangecache_footer *footer, const uint8_t *data) {
-  char above[3] = {name[0], name[1], '\0'};
-  mkdirat(folder, above, 0700);
+static bool write_block(const struct rangecache *self, int folder, const char *name,
+                        const struct rangecache_footer *footer, const uint8_t *data) {
+  char above[PATH_MAX];
+  if (snprintf(above, sizeof above, "%s/%.2s", self->folder, name) < (int)sizeof above) (void)cache_make_inner(above);
   const int fd = openat(folder, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
+  cache_open_up(fd, folder);
   const bool written = write_all(fd, data, footer->bytes) && write_all(fd, footer, sizeof *footer);
   const int why = errno;
   close(fd);
@@ -278,15 +286,22 @@ static int put_locked(const struct rangecache *self, int lock, int folder, const
     code = make_place(folder, bytes, counted ? self->limit - self->limit / 8 : self->limit, &used);
   if (code != SHARDRT_OK) return code;
   used += bytes; /* first: a process that is killed now leaves a number that is too large, and never one too small */
-  if (pwrite(lock, &used, sizeof used, 0) != (ssize_t)sizeof used || !write_block(folder, name, footer, data))
+  if (pwrite(lock, &used, sizeof used, 0) != (ssize_t)sizeof used || !write_block(self, folder, name, footer, data))
     return cannot_write(self);
   return SHARDRT_OK;
 }
 
 /* The folder, which is made if it is not there (any more). */
 static int make_folder(const struct rangecache *self) {
-  if (mkdir(self->folder, 0700) != 0 && errno != EEXIST) return -1;
+  if (!cache_make_inner(self->folder) && errno != EEXIST) return -1;
   return open_folder(self);
+}
+
+/* The file of locks, which is made if it is not there; -1: it cannot be. */
+static int open_lock(int folder) {
+  const int made = openat(folder, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (made >= 0) cache_open_up(made, folder);
+  return made >= 0 || errno != EEXIST ? made : openat(folder, "lock", O_RDWR | O_CLOEXEC);
 }
 
 int rangecache_put(const struct rangecache *self, const struct rangecache_key *key, int64_t number, const uint8_t *data,
@@ -301,7 +316,7 @@ int rangecache_put(const struct rangecache *self, const struct rangecache_key *k
   footer.crc = footer_crc(&footer);
   name_of(key, number, name);
   const int folder = make_folder(self);
-  const int lock = folder >= 0 ? openat(folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+  const int lock = folder >= 0 ? open_lock(folder) : -1;
   int code = SHARDRT_OK;
   if (lock < 0)
     code = cannot_write(self);
@@ -317,7 +332,7 @@ int rangecache_put(const struct rangecache *self, const struct rangecache_key *k
 int rangecache_claims(const struct rangecache *self) {
   const int folder = make_folder(self);
   if (folder < 0) return -1;
-  const int fd = openat(folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = open_lock(folder);
   close(folder);
   return fd;
 }

@@ -22,6 +22,7 @@ enum {
 
 struct rangecache {
   char *folder; /* "…/http"; owned */
+  char *site;   /* the same in $SHARDRT_SITE_CACHE, which is only read; NULL: there is none; owned */
   int64_t limit;
 };
 

@@ -1,5 +1,6 @@
 #include "storage/write/cache.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -34,6 +35,30 @@ static char *folder_name(const char *asked, bool *shared) {
   if (home != NULL && access(home, W_OK) == 0) return alloc_text("%s/.cache/shardrt", home);
   *shared = true;
   return alloc_text("/tmp/shardrt-%lu", (unsigned long)getuid());
+}
+
+const char *cache_site(void) {
+  return env_value("SHARDRT_SITE_CACHE");
+}
+
+/* The bits of a folder that others may write, for what lies in it; of any other folder none. A sticky bit would keep
+ * them from renaming. */
+static mode_t shared_mode(const struct stat *folder) {
+  return (folder->st_mode & (S_IWGRP | S_IWOTH)) != 0 ? folder->st_mode & 02777 : 0;
+}
+
+bool cache_make_inner(const char *path) {
+  struct stat above;
+  if (mkdir(path, 0700) != 0) return false;
+  char *folder = newfile_folder(path);
+  if (folder != NULL && stat(folder, &above) == 0 && shared_mode(&above) != 0) (void)chmod(path, shared_mode(&above));
+  alloc_free(folder);
+  return true;
+}
+
+void cache_open_up(int fd, int folder) {
+  struct stat above;
+  if (fstat(folder, &above) == 0 && shared_mode(&above) != 0) (void)fchmod(fd, shared_mode(&above) & 0666);
 }
 
 /* Makes the folder and those above it, for this user only. `folder` is written to and put back. */
@@ -98,19 +123,30 @@ static int target_beside(const struct cache_request *r, struct target *out) {
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int target_in_cache(const struct cache_request *r, struct target *out) {
-  out->folder = folder_name(r->folder, &out->shared);
+/* A number for the path, whatever the file there holds. */
+static uint32_t path_key(const char *path) {
+  char real[PATH_MAX];
+  return (uint32_t)hash_text(0, !url_is(path) && realpath(path, real) != NULL ? real : path);
+}
+
+/* "NAME-PATHKEY-KEY", as the functions that remove old ones read it. */
+static int name_target(const struct cache_request *r, struct target *out) {
   if (out->folder == NULL) return ALLOC_FAILED;
   const bool on_server = url_is(r->path);
   char *path = on_server ? url_shown(r->path) : alloc_text("%s", r->path);
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                         (unsigned long long)cache_key(r->path, r->file, r->suffix == NULL),
-                         r->suffix != NULL ? r->suffix : "");
+  out->path = alloc_text(
+      "%s/%.*s-%08x-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name, (unsigned)path_key(r->path),
+      (unsigned long long)cache_key(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static int target_in_cache(const struct cache_request *r, struct target *out) {
+  out->folder = folder_name(r->folder, &out->shared);
+  return name_target(r, out);
 }
 
 /* Maps the file if it is there and is what it should be: 1, or 0, or ENOMEM. */
@@ -125,6 +161,16 @@ static int map_cached(const struct cache_request *r, const struct target *t, str
   }
   mapping_close(&cached);
   return 0;
+}
+
+/* The same in the site's folder. */
+static int map_site(const struct cache_request *r, struct mapping *out) {
+  if (cache_site() == NULL) return 0;
+  struct target t = {.folder = alloc_text("%s", cache_site())};
+  int code = name_target(r, &t);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  target_clear(&t);
+  return code;
 }
 
 /* Whoever may read the file may read what is made of it, whatever the umask of who makes it. */
@@ -181,10 +227,16 @@ static int wait_for_lock(const struct cache_request *r, const struct target *t, 
 /* Of what is made of a file on a server, the lock is on one of the cache's folders for its blocks. */
 static int open_for_lock(const struct cache_request *r, const struct target *t) {
   if (!url_is(r->path)) return open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  char *http = alloc_text("%s/http", t->folder);
   char *folder = alloc_text("%s/http/%02x", t->folder, (unsigned)(hash_text(0, r->path) & 0xff));
-  if (folder == NULL) return -1;
-  int fd = make_folder(folder) == SHARDRT_OK ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  int fd = -1;
+  if (http != NULL && folder != NULL && make_folder(t->folder) == SHARDRT_OK) {
+    (void)cache_make_inner(http);
+    (void)cache_make_inner(folder);
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  }
   alloc_free(folder);
+  alloc_free(http);
   return fd;
 }
 
@@ -206,6 +258,102 @@ static int get_beside(const struct cache_request *r, struct mapping *out) {
   return code;
 }
 
+/* ---- what nobody uses any more ---- */
+
+enum { KEY_DIGITS = 16, PATH_DIGITS = 8, UNUSED = 3600 /* seconds */ };
+
+static int unpacked_limit(int64_t *out) {
+  const char *text = env_value("SHARDRT_UNPACKED_BYTES");
+  char *end = NULL;
+  *out = text != NULL ? strtoll(text, &end, 10) : (int64_t)100 << 30;
+  if (*out >= 0 && (text == NULL || (end != text && *end == '\0'))) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_UNPACKED_BYTES is \"%s\"; it is a number of bytes", text);
+}
+
+/* Its time of access, which not every file system keeps by itself. */
+static void note_use(const char *path) {
+  const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+  (void)utimensat(AT_FDCWD, path, times, 0);
+}
+
+struct unpacked {
+  char *name; /* owned */
+  time_t used;
+  int64_t bytes;
+};
+
+struct unpacked_list {
+  struct unpacked *list;
+  size_t count, capacity;
+  int64_t bytes;
+};
+
+static bool are_digits(const char *text, size_t count) {
+  return strspn(text, "0123456789abcdef") >= count;
+}
+
+/* Whether it is "NAME-PATHKEY-KEY", and so an unpacked file; other files are left alone. */
+static bool is_unpacked(const char *name) {
+  const size_t length = strlen(name), tail = 1 + PATH_DIGITS + 1 + KEY_DIGITS;
+  if (length <= tail) return false;
+  const char *path = name + length - tail, *key = path + 1 + PATH_DIGITS;
+  return *path == '-' && are_digits(path + 1, PATH_DIGITS) && *key == '-' && are_digits(key + 1, KEY_DIGITS);
+}
+
+static bool add_unpacked(struct unpacked_list *all, const char *name, const struct stat *status) {
+  if (all->count == all->capacity) {
+    const size_t capacity = all->capacity > 0 ? 2 * all->capacity : 256;
+    struct unpacked *larger = alloc_array(capacity, sizeof *larger);
+    if (larger == NULL) return false;
+    if (all->count > 0) memcpy(larger, all->list, all->count * sizeof *larger);
+    alloc_free(all->list);
+    all->list = larger;
+    all->capacity = capacity;
+  }
+  char *copy = alloc_text("%s", name);
+  if (copy == NULL) return false;
+  const time_t used = status->st_atim.tv_sec > status->st_mtim.tv_sec ? status->st_atim.tv_sec : status->st_mtim.tv_sec;
+  all->list[all->count++] = (struct unpacked){.name = copy, .used = used, .bytes = status->st_size};
+  all->bytes += status->st_size;
+  return true;
+}
+
+static int by_use(const void *a, const void *b) {
+  const struct unpacked *x = a, *y = b;
+  return (x->used > y->used) - (x->used < y->used);
+}
+
+/* Whether both are made of one path. */
+static bool is_copy(const char *name, const char *own) {
+  const size_t length = strlen(own);
+  return strlen(name) == length && memcmp(name, own, length - KEY_DIGITS) == 0 && strcmp(name, own) != 0;
+}
+
+/* After the target was made. What cannot be removed stays: another user's, in a folder that is shared. */
+static void remove_old(const struct target *t, int64_t limit) {
+  DIR *folder = opendir(t->folder);
+  if (folder == NULL) return;
+  struct unpacked_list all = {0};
+  struct stat status;
+  bool listed = true;
+  for (const struct dirent *e = readdir(folder); e != NULL && listed; e = readdir(folder))
+    if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(status.st_mode))
+      listed = add_unpacked(&all, e->d_name, &status);
+  if (all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);
+  const char *own = strrchr(t->path, '/') + 1;
+  const time_t now = time(NULL);
+  for (size_t i = 0; i < all.count; i++) {
+    const struct unpacked *one = &all.list[i];
+    const bool is_wanted = one->used > now - UNUSED || strcmp(one->name, own) == 0;
+    if (!is_wanted && (all.bytes > limit || is_copy(one->name, own)) && unlinkat(dirfd(folder), one->name, 0) == 0)
+      all.bytes -= one->bytes;
+  }
+  for (size_t i = 0; i < all.count; i++) alloc_free(all.list[i].name);
+  alloc_free(all.list);
+  closedir(folder);
+}
+
 int cache_folder(const char *asked, char **out) {
   bool shared;
   char *folder = folder_name(asked, &shared);
@@ -223,12 +371,19 @@ int cache_folder(const char *asked, char **out) {
 
 static int get_from_cache(const struct cache_request *r, struct mapping *out) {
   struct target t = {0};
+  int64_t limit = 0;
   int code = target_in_cache(r, &t);
+  if (code == SHARDRT_OK) code = unpacked_limit(&limit);
   if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  if (code == 1 && r->suffix == NULL) note_use(t.path);
+  if (code == 0) code = map_site(r, out);
   if (code == 0) code = make_folder(t.folder);
   if (code == 0 && t.shared) code = check_owner(t.folder);
-  if (code == 0) code = make_once(r, &t, out);
+  if (code == 0) {
+    code = make_once(r, &t, out);
+    if (code == 1 && r->suffix == NULL) remove_old(&t, limit);
+  }
   target_clear(&t);
   return code;
 }
@@ -260,6 +415,7 @@ int cache_find(const struct cache_request *r, struct mapping *out) {
   code = target_in_cache(r, &t);
   if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  if (code == 0) code = map_site(r, out);
   target_clear(&t);
   return code < 0 ? code : SHARDRT_OK;
 }

@@ -36,11 +36,28 @@ enum { CACHE_AS_IT_IS = 1 }; /* of `write`: what lies there stays */
 typedef int cache_write(struct newfile *out, const struct mapping *there, const void *context);
 int cache_update(const struct cache_request *request, cache_write *write, const void *context);
 
+/* Where the wanted file is neither beside its own nor in the cache folder, one in the folder $SHARDRT_SITE_CACHE
+ * serves: a cache folder that somebody filled for many users, and that is only read.
+ *
+ * Who has put a file without a suffix into the cache folder removes others there that were not used for an hour: those
+ * made of the same path while it held something else, and the least recently used until all are within
+ * $SHARDRT_UNPACKED_BYTES, 100 GiB. Whoever has one mapped keeps it. EINVAL: the variable is no such number. */
+
 /* Removes what lies in either place. EIO. */
 int cache_remove(const struct cache_request *request);
 
 /* The name of the cache folder, which is made if it is not there, for this user only; owned by the caller. `asked` as
  * in shardrt_source_options. EIO. */
 int cache_folder(const char *asked, char **out);
+
+/* Makes a folder in the cache folder, or in one that was made so, open to whom that is, whatever the umask. False: it
+ * cannot be made, with errno; or it is there, EEXIST. */
+bool cache_make_inner(const char *path);
+
+/* Opens a new file to whom its folder is open, whatever the umask. */
+void cache_open_up(int fd, int folder);
+
+/* $SHARDRT_SITE_CACHE; NULL: it is not set. */
+const char *cache_site(void);
 
 #endif

@@ -63,7 +63,7 @@ SIMD_AVX2 static void turn_pixels(char *restrict to, const char *restrict from, 
   for (; i > 0 && i + AT_ONCE < count; i += AT_ONCE) {
     vector v;
     memcpy(&v, from + PIXEL * (count - AT_ONCE - i), sizeof v);
-    v = __builtin_shufflevector(v, v, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2, 15);
+    v = SIMD_SHUFFLE(v, v, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2, 15);
     memcpy(to + PIXEL * i, &v, sizeof v);
   }
   turn_items(to + PIXEL * i, from, count - i, PIXEL);

@@ -8,11 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifndef SHARDRT_WITHOUT_JPEG
 #include <jerror.h>
 #include <jpeglib.h>
+#endif
 
 #include "base/error.h"
+#include "base/libraries.h"
 #include "transform/kind/decode.h"
+
+static bool is_jpeg(const uint8_t *data, size_t bytes) {
+  return bytes >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
+}
+
+#ifndef SHARDRT_WITHOUT_JPEG
 
 enum { MARGIN = 4, MOST_SCANS = 500 }; /* in pixels; scans of a progressive image, each of which costs a whole pass */
 
@@ -64,10 +73,6 @@ static void jpeg_start(struct jpeg *self) {
 static int refuse_jpeg(struct jpeg *self) {
   jpeg_destroy_decompress(&self->info);
   return error_set(SHARDRT_EFORMAT, "a damaged JPEG: %s", self->message);
-}
-
-static bool is_jpeg(const uint8_t *data, size_t bytes) {
-  return bytes >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
 static void read_jpeg_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
@@ -221,5 +226,19 @@ static int decode_jpeg(struct reader *reader, const uint8_t *data, size_t bytes,
   reduce_value(out, choose_reduction(out->reduce));
   return try_rows(&self, reader, out);
 }
+
+#else
+
+static int measure_jpeg(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
+  (void)data, (void)bytes, (void)height, (void)width;
+  return libraries_missing("JPEG (libjpeg-turbo)");
+}
+
+static int decode_jpeg(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
+  (void)reader, (void)data, (void)bytes, (void)out;
+  return libraries_missing("JPEG (libjpeg-turbo)");
+}
+
+#endif
 
 const struct decode_format jpeg_decode = {.name = "JPEG", .is = is_jpeg, .measure = measure_jpeg, .run = decode_jpeg};

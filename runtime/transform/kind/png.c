@@ -3,11 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef SHARDRT_WITHOUT_SPNG
 #include <spng.h>
+#endif
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/libraries.h"
 #include "transform/kind/decode.h"
+
+static bool is_png(const uint8_t *data, size_t bytes) {
+  static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  return bytes >= sizeof signature && memcmp(data, signature, sizeof signature) == 0;
+}
+
+#ifndef SHARDRT_WITHOUT_SPNG
 
 enum { MOST_CHUNK = 1 << 26 }; /* bytes, of one chunk that is not image data */
 
@@ -29,11 +39,6 @@ static void *png_calloc(size_t count, size_t bytes) {
 
 static void *png_realloc(void *memory, size_t bytes) {
   return note_memory(alloc_must_fail(bytes) ? NULL : realloc(memory, bytes));
-}
-
-static bool is_png(const uint8_t *data, size_t bytes) {
-  static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  return bytes >= sizeof signature && memcmp(data, signature, sizeof signature) == 0;
 }
 
 static int refuse_png(int problem) {
@@ -101,5 +106,19 @@ static int decode_png(struct reader *reader, const uint8_t *data, size_t bytes, 
   if (!whole) copy_png_box(pixels, out);
   return SHARDRT_OK;
 }
+
+#else
+
+static int measure_png(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
+  (void)data, (void)bytes, (void)height, (void)width;
+  return libraries_missing("PNG (libspng)");
+}
+
+static int decode_png(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
+  (void)reader, (void)data, (void)bytes, (void)out;
+  return libraries_missing("PNG (libspng)");
+}
+
+#endif
 
 const struct decode_format png_decode = {.name = "PNG", .is = is_png, .measure = measure_png, .run = decode_png};

@@ -1,0 +1,99 @@
+-- long: 30 s
+-- A shardrt that was built without any library that may be missing (`make WITHOUT=all`): it runs, each word that needs
+-- one of them names it, and what it computes in their place is the same. Only the sources that know of a library are
+-- compiled anew.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+
+-- What words say of the library that they need; "": they work.
+local SAID = {
+  ["hdf5"] = "HDF5 (libhdf5)", ["http"] = "curl (libcurl)", ["jpeg"] = "JPEG (libjpeg-turbo)",
+  ["png"] = "PNG (libspng)",
+  ["zarr of blosc"] = "Blosc (libblosc)", ["zarr of zstd"] = "Zstandard (libzstd)", ["zarr of gzip"] = "",
+  ["array_record of brotli"] = "Brotli (libbrotlidec)", ["array_record of zstd"] = "Zstandard (libzstd)",
+  ["array_record of snappy"] = "Snappy (libsnappy)", ["array_record"] = "", ["mds of zstd"] = "Zstandard (libzstd)",
+  ["mds with hashes of XXH"] = "xxHash (libxxhash)", ["mds with hashes of SHA"] = "OpenSSL (libcrypto)", ["mds"] = "",
+  ["idx"] = "",
+}
+
+local CLEAN = "env -u MAKEFLAGS -u CFLAGS -u CPPFLAGS -u LDFLAGS -u ASSERTS -u SANITIZE -u CUDA_KERNELS"
+
+describe("a shardrt without libraries", function()
+  if os.getenv "SHARDRT_SANITIZER" then
+    pending "is built from objects of a build without sanitizers"
+    return
+  end
+  local folder, program, built
+  setup(function()
+    folder = mpi.folder()
+    program = folder .. "/build/shardrt"
+    local command = "mkdir %s/build && cd %s && "
+      .. "find . -name cuda -prune -o -type f ! -name '*.so' ! -name '*.so.*' ! -name '*.a' ! -name shardrt -print | "
+      .. "tar -cf - --format=posix -T - | tar -xf - -C %s/build && cd - >/dev/null && "
+      .. "%s make BUILD=%s/build ASSERTS=1 OPTIMIZE=-O0 WITHOUT=all CUDA_HOME=/nowhere %s"
+    built = mpi.shell(command:format(folder, mpi.program():match "^(.*)/", folder, CLEAN, folder, program), 300)
+    assert.equal(0, built.status, built.output)
+    local unpack = "cd %s && tar -xzf %s/tests/data/arrays.tar.gz && for name in brotli zstd snappy uncompressed; do "
+      .. "gunzip -c %s/tests/data/array_record/$name-1.array_record.gz > $name-1.array_record; done; "
+      .. "cp -r %s/tests/data/mds mds"
+    local here = mpi.shell("pwd").stdout:match "[^\n]+"
+    assert.equal(0, mpi.shell(unpack:format(folder, here, here, here)).status)
+    files.write(folder, "x", "\0\0\8\1\0\0\0\4abcd") -- IDX: uint8 {4}
+    assert.equal(0, mpi.shell(("gzip %s/x"):format(folder)).status)
+  end)
+  teardown(function() mpi.remove(folder) end)
+
+  it("is made by compiling what knows of a library, and nothing else", function()
+    local known = mpi.shell("grep -rl --include='*.c' SHARDRT_WITHOUT_ runtime").stdout
+    local compiled = {}
+    for path in built.stdout:gmatch "  cc     %S+/build/(%S+)%.o\n" do compiled[#compiled + 1] = path end
+    assert.is_true(#compiled >= 10)
+    for _, path in ipairs(compiled) do
+      local needs = path == "base/libraries" or known:find(("runtime/%s.c\n"):format(path), 1, true)
+      assert.truthy(needs, path .. " is compiled anew")
+    end
+  end)
+
+  it("needs LuaJIT and zlib alone, says so, and runs", function()
+    local version = mpi.shell(program .. " --version").stdout
+    assert.truthy(version:find "\nMPI: .-\nLuaJIT: LuaJIT 2.*\nbuilt in: no more than it needs\n", version)
+    local needed = mpi.shell(("objdump -p %s | sed -n 's/^ *NEEDED *//p'"):format(program)).stdout
+    local count = 0
+    for name in needed:gmatch "[^\n]+" do
+      count = count + 1
+      local kind = name:match "^%a+"
+      assert.truthy(kind == "libc" or kind == "libm" or kind == "libluajit" or kind == "libz" or kind == "ld", needed)
+    end
+    assert.is_true(count >= 3)
+    local result = mpi.shell(program .. " --devices 8 recipes/layouts.lua")
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("names what a word lacks, and computes what libraries would", function()
+    local command = "%s tests/support/tree/without.lua " .. folder
+    local without, with = mpi.shell(command:format(program)), mpi.shell(command:format(mpi.program()))
+    assert.equal(0, without.status, without.output)
+    local count = 0
+    for word, library in pairs(SAID) do
+      local line = ("\n" .. without.stdout):match(("\n%s: ([^\n]*)"):format(word))
+      local expected = library == "" and "works" or "this shardrt was built without " .. library
+      assert.truthy(line and line:find(expected, 1, true), word .. ": " .. tostring(line))
+      count = count + 1
+    end
+    assert.equal(count, select(2, without.stdout:gsub("\n[a-z0-9_ A-Z]+: ", "")) + 1)
+    for _, name in ipairs { "hash", "crc32c" } do
+      local line = assert(without.stdout:match("\n(" .. name .. " %d%S*)\n"), without.output)
+      assert.equal(with.stdout:match("\n(" .. name .. " %d%S*)\n"), line)
+    end
+  end)
+end)
+
+describe("the Makefile", function()
+  it("knows which libraries it may leave out", function()
+    local folder = mpi.folder()
+    local result = mpi.shell(("%s make -n BUILD=%s/build WITHOUT=nothing"):format(CLEAN, folder))
+    mpi.remove(folder)
+    assert.truthy(result.status ~= 0 and result.stderr:find('no library "nothing"', 1, true), result.output)
+  end)
+end)
