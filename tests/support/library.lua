@@ -22,6 +22,7 @@ function library.build(folder, source, flags)
   local asks = ("PKG_CONFIG_PATH=%s pkg-config --define-variable=libdir=%s --define-variable=includedir=%s/include ")
     :format(build, build, build)
   if watched then
+    assert(mpi.shell(("ln -sf %s/shardrt-*mpi*.so %s"):format(build, folder)).status == 0) -- sought beside the program
     compiler, asks = compiler .. " " .. watched .. " tests/support/dlclose.c", asks .. "--static "
   end
   local command = "%s -Wall -Wextra -Werror -g -D_GNU_SOURCE -o %s %s %s -Wl,-rpath,%s $(%s --cflags --libs shardrt)"

@@ -13,6 +13,7 @@ local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
 local numbering = require "shardrt.array.numbering"
+local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local shards = require "shardrt.array.shards"
@@ -102,12 +103,13 @@ end
 local Array = class.define("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
 comparison.refuse(Array)
 
---- The array object around what C made: takes over the handle's count.
----@param handle ffi.cdata* # shardrt_array *
+--- The array object around what C made: takes over the count of out[at].
+---@param out ffi.cdata* # shardrt_array *[?]
 ---@param sharding shardrt.Sharding # the one that it was made with
+---@param at integer? # 0 where it is left out
 ---@return shardrt.Array
-function array.wrap(handle, sharding)
-  return class.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
+function array.wrap(out, sharding, at)
+  return class.new(Array, { handle = owned(out, C.shardrt_array_free, at), sharding = sharding })
 end
 
 --- A new array without buffers.
@@ -120,7 +122,7 @@ function array.new(caller, sharding, kind, sizes)
   local job, out = current.info, ffi.new "shardrt_array *[1]"
   fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
     job.devices_per_process, out), caller)
-  return array.wrap(out[0], sharding)
+  return array.wrap(out, sharding)
 end
 
 --- An array whose value is to be made by `finish(sharding)`, in that sharding or, where the recipe asks for another

@@ -10,6 +10,7 @@ local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local owned = require "shardrt.base.owned"
 local path_of = require "shardrt.base.path"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -65,7 +66,7 @@ local shown_elements = 64 -- tostring shows the values of an array that has at m
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
 local function own_buffer(out)
   memory_pressure.made(tonumber(C.shardrt_buffer_bytes(out[0])))
-  return ffi.gc(out[0], C.shardrt_buffer_free)
+  return owned(out, C.shardrt_buffer_free)
 end
 
 local address = ffi.new "void *[1]"
@@ -346,7 +347,7 @@ function words.from_pointer(pointer, dtype_name, sizes, options)
   local release, out = check_release(caller, o.release), buffer_out()
   fail.check(C.shardrt_buffer_wrap(start, bytes, release, o.context, out), caller)
   local kept = { pointer, o.owner, release } -- by the buffer's finalizer, for as long as that is to be called
-  local buffer = ffi.gc(out[0], function(gone) C.shardrt_buffer_free(kept and gone) end)
+  local buffer = owned(out, function(gone) C.shardrt_buffer_free(kept and gone) end)
   return wrap_buffer(buffer, dtype_name, sizes, 0, is_constant, release == nil)
 end
 

@@ -13,6 +13,7 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local numbering = require "shardrt.array.numbering"
+local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
@@ -81,7 +82,7 @@ local function route_of(self, caller, process)
     local shift = to_c(inside.shape, inside.shift or unmoved(inside.shape))
     fail.check(C.shardrt_route_shifted(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
       out), caller)
-    found = ffi.gc(out[0], C.shardrt_route_free)
+    found = owned(out, C.shardrt_route_free)
     inside.routes[process] = found
   end
   return found
@@ -254,7 +255,7 @@ function reshard.array(caller, x, to, given, move)
   else
     local out = ffi.new "shardrt_array *[1]"
     called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
-    moved = numbering.made_by_all(array.wrap(out[0], to))
+    moved = numbering.made_by_all(array.wrap(out, to))
     buffers.tell_collector(moved)
   end
   if options.donate ~= 0 then x:delete() end

@@ -7,11 +7,13 @@ local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local ndarray = require "shardrt.array.ndarray"
+local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
 local shards = {}
+local buffer_out = ffi.typeof "shardrt_buffer *[1]"
 
 ---@class shardrt.Shard
 ---@field device shardrt.Device
@@ -55,8 +57,9 @@ function shards.of(x)
     all[i] = setmetatable(made, Shard)
     local buffer = C.shardrt_array_buffer(x.handle, i - 1)
     if buffer ~= nil then
+      local out = buffer_out(C.shardrt_buffer_retain(buffer))
       held[made] = {
-        buffer = ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), dtype = x.dtype,
+        buffer = owned(out, C.shardrt_buffer_free), dtype = x.dtype,
         sizes = shape.extent_of(shard.box),
       }
     end
@@ -72,7 +75,7 @@ end
 function shards.view(x, i, sizes)
   local buffer = C.shardrt_array_buffer(x.handle, i)
   buffers.tell_of_copy(buffer)
-  return ndarray.shared(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
+  return ndarray.shared(owned(buffer_out(C.shardrt_buffer_retain(buffer)), C.shardrt_buffer_free), x.dtype, sizes)
 end
 
 return shards

@@ -19,6 +19,7 @@ local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
 local manifest = require "shardrt.checkpoint.manifest"
+local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
 local stop = require "shardrt.checkpoint.stop"
@@ -334,7 +335,7 @@ local function open_folder(self, caller)
   if is_first() then
     local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
     code = C.shardrt_folder_open(self.dir, patience, out)
-    if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
+    if code >= 0 then self.folder = owned(out, C.shardrt_folder_free) end
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   if is_first() then folder.tidy(self.folder) end

@@ -8,6 +8,7 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
 fail.own()
 
 ---@class shardrt.BadRecord
@@ -74,7 +75,7 @@ function bad_records.leave_out(caller, source, looked)
   local out, before = ffi.new "shardrt_source *[1]", C.shardrt_source_bad_count(source)
   C.shardrt_job_at(current.job, fail.where() or "?")
   fail.check(C.shardrt_source_readable(current.job, source, looked, out), caller)
-  local made = ffi.gc(out[0], C.shardrt_source_free)
+  local made = owned(out, C.shardrt_source_free)
   local count = tonumber(C.shardrt_source_bad_count(made) - before)
   if count > 0 then
     local words = told(bad_records.records(made))

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
 local transform = require "shardrt.data.transform"
 fail.own()
 
@@ -73,5 +74,5 @@ return function(self, word, fields)
   local out = ffi.new "shardrt_source *[1]"
   fail.check(C.shardrt_source_map(self, #made, c_fields, out), word)
   assert(#keep == #made) -- what C was shown lived until here
-  return ffi.gc(out[0], C.shardrt_source_free)
+  return owned(out, C.shardrt_source_free)
 end

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
 local source = require "shardrt.data.source"
 fail.own()
 
@@ -44,7 +45,7 @@ local function check_part(caller, name)
   return name
 end
 
-local function own_source(out) return ffi.gc(out[0], C.shardrt_source_free) end
+local function own_source(out) return owned(out, C.shardrt_source_free) end
 
 --- Sources with equal fields as one, one after the other. `part` names a field more, int32: which of the sources a
 --- sample is from, counted from 0.

@@ -11,6 +11,7 @@ local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local owned = require "shardrt.base.owned"
 local path_of = require "shardrt.base.path"
 local transform = require "shardrt.data.transform"
 fail.own()
@@ -54,7 +55,7 @@ local LONGER = { error = "SHARDRT_LONGER_ERROR", truncate = "SHARDRT_LONGER_TRUN
 -- Here in the recipe something is made by all processes together.
 local function together() C.shardrt_job_at(current.job, fail.where() or "?") end
 
-local function own_source(out) return ffi.gc(out[0], C.shardrt_source_free) end
+local function own_source(out) return owned(out, C.shardrt_source_free) end
 
 local function plain_table(caller, takes, value)
   if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", caller, takes, list.show(value)) end

@@ -7,6 +7,7 @@ local class = require "shardrt.base.class"
 local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
 fail.own()
 
 ---@class shardrt.Mesh
@@ -114,7 +115,7 @@ local function new_mesh(word, shape, names, nids, ids)
   local out = ffi.new "shardrt_mesh *[1]"
   fail.check(C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape), ffi.new("const char *[?]", #names, names),
     nids, ids, device.words.device_count(), out), word)
-  local handle = ffi.gc(out[0], C.shardrt_mesh_free)
+  local handle = owned(out, C.shardrt_mesh_free)
   return class.new(Mesh, {
     axis_names = list.copy(names), sizes = list.copy(shape), size = tonumber(C.shardrt_mesh_size(handle)),
     handle = handle,

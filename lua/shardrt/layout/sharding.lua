@@ -7,6 +7,7 @@ local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local mesh = require "shardrt.layout.mesh"
+local owned = require "shardrt.base.owned"
 local shape_of = require "shardrt.layout.shape"
 local spec = require "shardrt.layout.spec"
 fail.own()
@@ -34,9 +35,9 @@ local Sharding = class.define("a sharding", "s", {
 ---@return boolean
 function sharding.is(value) return getmetatable(value) == Sharding end
 
-local function new_sharding(inside, handle)
-  inside.handle = ffi.gc(handle, C.shardrt_sharding_free)
-  inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(handle)
+local function new_sharding(inside, out)
+  inside.handle = owned(out, C.shardrt_sharding_free)
+  inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(inside.handle)
   return class.new(Sharding, inside)
 end
 
@@ -65,7 +66,7 @@ function words.NamedSharding(over, by)
     fail("NamedSharding: %s%s", fail.message(code),
       #counts <= C.SHARDRT_MAX_NDIM and fail.suggestion(unknown, axes) or "")
   end
-  return new_sharding({ mesh = over, spec = by }, handle[0])
+  return new_sharding({ mesh = over, spec = by }, handle)
 end
 
 local function single(caller, on)
@@ -75,7 +76,7 @@ local function single(caller, on)
   end
   local handle = ffi.new "shardrt_sharding *[1]"
   fail.check(C.shardrt_sharding_single(id, handle), caller)
-  return new_sharding({ device = device.get(id) }, handle[0])
+  return new_sharding({ device = device.get(id) }, handle)
 end
 
 --- The sharding of an array that is whole on one device.

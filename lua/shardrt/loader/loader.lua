@@ -189,6 +189,15 @@ local function tell_of_end(self)
     where, count == 1 and "one epoch is" or ("%.0f epochs are"):format(count), count + 1)
 end
 
+-- What C wrote to self.arrays, by field.
+local function wrap_arrays(self)
+  local made = {}
+  for i, name in ipairs(self.batch_names) do
+    made[name] = numbering.made_by_all(array.wrap(self.arrays, self.sharding[name], i - 1))
+  end
+  return batch.wrap(made)
+end
+
 -- The next batch, or nil after the last.
 local function next_batch(self)
   if current.info.planning ~= 0 then return nil end
@@ -210,11 +219,11 @@ local function next_batch(self)
   collective.pass_on()
   progress.step(self)
   watch.step(self)
-  local made = {}
-  for i, name in ipairs(self.batch_names) do
-    made[name] = numbering.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
+  local done, made = pcall(wrap_arrays, self)
+  if not done then
+    for i = 0, #self.batch_names - 1 do C.shardrt_array_free(self.arrays[i]) end -- NULL where it has been taken over
+    error(made, 0)
   end
-  batch.wrap(made)
   return self.batch_transform and batch.transform(self, made) or made
 end
 

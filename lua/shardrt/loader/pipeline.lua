@@ -8,6 +8,7 @@ local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local mesh = require "shardrt.layout.mesh"
+local owned = require "shardrt.base.owned"
 local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
 fail.own()
@@ -169,7 +170,7 @@ function pipeline.open(loader, self, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
   check_code(memory_pressure.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own
-  return ffi.gc(out[0], C.shardrt_loader_free)
+  return owned(out, C.shardrt_loader_free)
 end
 
 --- What a batch costs a process that goes this way, in bytes.

@@ -1,0 +1,20 @@
+-- What a C function wrote to an out-parameter, given to Lua's collector. Lua may have no memory for that: then it is
+-- freed, and not lost.
+
+local ffi = require "ffi"
+
+local function adopt(out, at, free) return ffi.gc(out[at], free) end
+
+--- Takes over out[at], which becomes NULL.
+---@param out ffi.cdata* # T *[?]
+---@param free function # C's, or a function that calls it; takes NULL
+---@param at integer? # 0 where it is left out
+---@return ffi.cdata* # T *
+return function(out, free, at)
+  at = at or 0
+  local done, handle = pcall(adopt, out, at, free)
+  if not done then free(out[at]) end
+  out[at] = nil
+  if not done then error(handle, 0) end
+  return handle
+end
