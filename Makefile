@@ -10,7 +10,8 @@
 #   make wheel      a wheel for pip, in dist/       make test-wheel   and tries it as a user would
 #   make tarball    a folder that runs anywhere, in dist/           make test-tarball   and tries it on bare Debians
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
-#   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
+#   make install PREFIX=/usr/local                  make uninstall   removes what that laid
+#   make clean      removes what was built          make help     prints this     V=1 shows the commands
 #
 # LuaJIT, zlib and a C compiler are enough; `make` shows a table of what else it found. WITHOUT="hdf5 curl" leaves libraries
 # out, MPI=mpich and MPICC=… choose the MPI: docs/building.md. CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, from the environment or
@@ -57,10 +58,10 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/mpi.mk make/libraries.mk make/library.mk make/wheel.mk make/tarball.mk make/python.mk \
-        tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/mpi.mk make/libraries.mk make/library.mk make/install.mk make/wheel.mk make/tarball.mk \
+        make/python.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
-.PHONY: all library demo test test-slurm test-report specs soak asan tsan lint install install-docs clean
+.PHONY: all library demo test test-slurm test-report specs soak asan tsan lint clean help
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
@@ -166,21 +167,9 @@ lint: deps-lint
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples
 
-# What was built, as it is: whoever installs, often root, may have another toolkit or none.
-install: install-docs $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
-	@[ ! -e $(BUILD)/shardrt-cuda.so ] || [ -z "$$(find $(PLUGIN) $(KERNELS) -newer $(BUILD)/shardrt-cuda.so)" ] || { \
-	  echo "$(BUILD)/shardrt-cuda.so is older than what it is made of: \`make cuda\` makes it anew"; exit 1; }
-	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
-	[ ! -e $(BUILD)/shardrt-cuda.so ] || \
-	  install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so
-	install -D -m 644 $(BUILD)/include/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
-	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
-	cd lua && find shardrt -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/shardrt/lua/{} \; # for editors
-# The documents lie to each other as in the tree, so that their links lead on.
-install-docs: $(BUILD)/include/shardrt.h
-	for file in README.md CONTRIBUTING.md LICENSE runtime/README.md $$(find docs examples recipes -type f); do \
-	  install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/shardrt/$$file || exit 1; done
-	install -D -m 644 $< $(DESTDIR)$(PREFIX)/share/doc/shardrt/runtime/shardrt.h
+# The comment at the top of this file.
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 clean:
 	rm -rf $(BUILD) $(addprefix $(BUILD)-,test asan tsan fuzz lint)

@@ -27,13 +27,3 @@ $(BUILD)/shardrt.pc: make/library.mk $(BUILD)/libraries.mk runtime/base/error.c
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \
 	  'Libs.private: -rdynamic -Wl,-rpath,$${libdir}/shardrt $(PRIVATE)' > $@
-
-.PHONY: install-library
-install: install-library
-install-library: library
-	install -D -m 755 $(BUILD)/libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so.0
-	ln -sf libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so
-	install -D -m 644 $(BUILD)/libshardrt.a $(DESTDIR)$(PREFIX)/lib/libshardrt.a
-	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true # so that programs find it under /usr/local
-	sed 's|^prefix=.*|prefix=$(PREFIX)|' $(BUILD)/shardrt.pc > $(DESTDIR)$(PREFIX)/lib/pkgconfig/shardrt.pc

@@ -54,9 +54,3 @@ $(BUILD)/shardrt-libmpich.so: $(call mpi_objects,mpich) $(BUILD)/mpi/libmpich.so
 # Both are opened by what is built beside them.
 $(BUILD)/shardrt: | $(MPI_PLUGINS)
 library: $(MPI_PLUGINS)
-
-.PHONY: install-mpi
-install: install-mpi
-install-mpi: $(MPI_PLUGINS)
-	for file in $(MPI_PLUGINS); do \
-	  install -D -m 755 $$file $(DESTDIR)$(PREFIX)/lib/shardrt/$${file##*/} || exit 1; done

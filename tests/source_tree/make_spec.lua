@@ -135,9 +135,20 @@ describe("make install", function()
       return
     end
     local build, folder = mpi.program():match "^(.*)/", mpi.folder()
-    local command = "%s make install BUILD=%s ASSERTS=1 CUDA_HOME=/nowhere DESTDIR=%s PREFIX=/opt"
-    local made = mpi.shell(command:format(CLEAN, build, folder), 180)
+    local function make(target)
+      local command = "%s make %s BUILD=%s ASSERTS=1 CUDA_HOME=/nowhere DESTDIR=%s PREFIX=/opt"
+      return mpi.shell(command:format(CLEAN, target, build, folder), 180)
+    end
+    -- What is there: another program's, too, beside which shardrt's is laid.
+    local function all() return mpi.shell(("cd %s && find . | sort"):format(folder)).stdout end
+    mpi.shell(("mkdir -p %s/opt/bin %s/opt/lib/shardrt && touch %s/opt/bin/other"):format(folder, folder, folder))
+    local before, made = all(), make "install"
     assert.equal(0, made.status, made.output)
+    for line in made.stdout:gmatch "[^\n]*install[^\n]*" do
+      assert.truthy(line:find(("  install  %s/opt/"):format(folder), 1, true), line)
+    end
+    assert.truthy(made.stdout:find(("  install  %s/opt/bin/shardrt\n"):format(folder), 1, true), made.stdout)
+    assert.truthy(made.stdout:find "/opt/share/doc/shardrt %(%d%d+ files%)\n", made.stdout)
     for _, name in ipairs {
       "include/shardrt.h", "lib/libshardrt.so", "lib/libshardrt.a", "lib/pkgconfig/shardrt.pc",
       "share/man/man1/shardrt.1", "share/shardrt/lua/shardrt/init.lua", "share/doc/shardrt/README.md",
@@ -152,6 +163,18 @@ describe("make install", function()
     assert.truthy(version)
     local pc = mpi.shell(("grep -h . %s/opt/lib/pkgconfig/shardrt.pc"):format(folder)).stdout
     assert.truthy(pc:find("prefix=/opt\n", 1, true) and pc:find("Version: " .. version .. "\n", 1, true), pc)
+    -- Twice, and removed: what was there before is left, and nothing else.
+    mpi.shell(("echo >%s/opt/lib/shardrt/mine"):format(folder))
+    assert.equal(0, make "install".status)
+    local removed = make "uninstall"
+    assert.equal(0, removed.status, removed.output)
+    assert.truthy(removed.stdout:find(("  remove   %s/opt/bin/shardrt\n"):format(folder), 1, true), removed.output)
+    os.remove(folder .. "/opt/lib/shardrt/mine")
+    assert.equal(before, all())
+    local again = make "uninstall"
+    assert.equal(2, again.status)
+    local list = folder .. "/opt/share/shardrt/installed"
+    assert.truthy(again.stderr:find("make uninstall: there is no " .. list, 1, true), again.output)
     mpi.remove(folder)
   end)
 
@@ -167,6 +190,18 @@ describe("make install", function()
     assert.equal(0, result.status, result.output)
     assert.truthy(result.stdout:find("0.5929", 1, true), result.output)
     mpi.remove(folder)
+  end)
+end)
+
+describe("make help", function()
+  it("prints what stands at the top of the Makefile, and builds nothing", function()
+    local head = {}
+    for line in io.lines "Makefile" do
+      if line:sub(1, 1) ~= "#" then break end
+      head[#head + 1] = line:gsub("^# ?", "")
+    end
+    assert.is_true(#head > 10)
+    assert.same(head, lines_of(CLEAN .. " make -s help BUILD=/nowhere/at/all"))
   end)
 end)
 
