@@ -434,6 +434,7 @@ static int gather_slots(struct collective *m) {
 static int settle_difference(struct collective *m, const char message[PASSED_ON]) {
   int code = gather_slots(m);
   if (code < 0) return code;
+  m->seen = shardrt_clock();
   m->is_alike = false;
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
@@ -452,10 +453,11 @@ static int meet(struct collective *m, const char *what, int own, uint64_t number
   int code = fold_tokens(m);
   if (code == SHARDRT_OK) trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   if (code < 0) return code;
+  if (!token_is_alike(&m->tokens[1])) return settle_difference(m, message);
   m->seen = shardrt_clock();
   m->met = *m->mine;
   m->is_alike = true;
-  return token_is_alike(&m->tokens[1]) ? SHARDRT_OK : settle_difference(m, message);
+  return SHARDRT_OK;
 }
 
 /* What is small has come along where all are near; else it goes by way of memory for slots. */
