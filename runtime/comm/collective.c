@@ -434,28 +434,30 @@ static int gather_slots(struct collective *m) {
 static int settle_difference(struct collective *m, const char message[PASSED_ON]) {
   int code = gather_slots(m);
   if (code < 0) return code;
+  m->seen = shardrt_clock();
   m->is_alike = false;
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
   return any_failed ? pass_on_message(m, message) : SHARDRT_OK;
 }
 
-/* `bytes` that fit come along in the tokens of processes that are near. */
+/* `bytes` that fit come along in the tokens of processes that are near; `mine` NULL: they go in another way. */
 static int meet(struct collective *m, const char *what, int own, uint64_t number, const void *mine, size_t bytes) {
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
   fill_slot(m, what, own, number, bytes);
   m->tokens[0] = token_of(m->mine);
-  if (own >= 0 && bytes > 0 && bytes <= COLLECTIVE_INLINE) memcpy(m->tokens[0].payload, mine, bytes);
+  if (own >= 0 && mine != NULL && bytes <= COLLECTIVE_INLINE) memcpy(m->tokens[0].payload, mine, bytes);
   const int64_t start = trace_begin();
   int code = fold_tokens(m);
   if (code == SHARDRT_OK) trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   if (code < 0) return code;
+  if (!token_is_alike(&m->tokens[1])) return settle_difference(m, message);
   m->seen = shardrt_clock();
   m->met = *m->mine;
   m->is_alike = true;
-  return token_is_alike(&m->tokens[1]) ? SHARDRT_OK : settle_difference(m, message);
+  return SHARDRT_OK;
 }
 
 /* What is small has come along where all are near; else it goes by way of memory for slots. */
@@ -499,6 +501,28 @@ static int join(struct collective *m, const char *what, int own, const void *min
 
 int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
   return join(m, what, own, mine, bytes, all, false);
+}
+
+/* By way of memory for slots; at most COMM_FOLD numbers. */
+static int fold_round(struct collective *m, uint64_t *numbers, size_t count) {
+  _Static_assert(COMM_FOLD * sizeof *numbers <= sizeof(struct collective_slot), "there is room");
+  const size_t bytes = count * sizeof *numbers;
+  uint64_t *mine = (uint64_t *)(void *)m->words, *all = (uint64_t *)(void *)m->next;
+  memcpy(mine, numbers, bytes);
+  const int started = is_near(m) ? m->transport->gather(m->endpoint, mine, bytes, all, bytes)
+                                 : m->transport->fold(m->endpoint, mine, (int32_t)count, all);
+  const size_t rows = is_near(m) ? (size_t)m->count : 1;
+  const int code = collective_wait(m, started, m->mine->what, bytes * rows);
+  for (size_t i = 0; i < count * rows && code == SHARDRT_OK; i++) numbers[i % count] &= all[i];
+  return code;
+}
+
+int collective_fold(struct collective *m, const char *what, int own, uint64_t *numbers, size_t count) {
+  int code = check_usable(m, what, own);
+  if (code == SHARDRT_OK) code = meet(m, what, own, 0, NULL, count * sizeof *numbers);
+  for (size_t at = 0; at < count && code == SHARDRT_OK; at += COMM_FOLD)
+    code = fold_round(m, numbers + at, count - at < COMM_FOLD ? count - at : COMM_FOLD);
+  return code;
 }
 
 int collective_compare(struct collective *m, const char *what, int own, uint64_t number, bool *others, bool *differs) {

@@ -110,6 +110,10 @@ int collective_gather_direct(struct collective *m, const char *what, const void 
  * so that nobody needs memory to fail in company. */
 int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
 
+/* As collective_join: each of the numbers becomes the bitwise and of what all processes have there. What is known to
+ * one, where all others have UINT64_MAX, is known to all then. */
+int collective_fold(struct collective *m, const char *what, int own, uint64_t *numbers, size_t count);
+
 /* As collective_join, of a number that is to be the same in all, at the price of a barrier. Where it is not, *differs
  * becomes true, and others[p] ([count]) whether process p gave another than process 0. */
 int collective_compare(struct collective *m, const char *what, int own, uint64_t number, bool *others, bool *differs);

@@ -288,6 +288,11 @@ int job_join(shardrt_job *job, const char *what, int own, const void *mine, size
   return SHARDRT_OK;
 }
 
+int job_fold(shardrt_job *job, const char *what, int own, uint64_t *numbers, size_t count) {
+  const int code = check_joined(job, what, own);
+  return code < 0 || job->info.planning ? code : collective_fold(&job->collective, what, own, numbers, count);
+}
+
 int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs) {
   const int code = check_joined(job, what, own);
   if (code < 0 || job->info.planning) return code;

@@ -32,6 +32,8 @@ struct job_part *job_moves(shardrt_job *job);
  * process finds no memory for is an error in all then, and none waits for it. */
 int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all);
 
+/* As collective_fold. */
+int job_fold(shardrt_job *job, const char *what, int own, uint64_t *numbers, size_t count);
 /* As collective_compare. In a job that is only planned all are alike. */
 int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs);
 

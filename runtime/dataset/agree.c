@@ -57,41 +57,36 @@ static uint64_t identify_files(const shardrt_source *source, int32_t *reads) {
   return hash;
 }
 
-/* Process p reads heads p, p + processes, …; `told` has a column of `rows` fingerprints from each process. The call
- * that reads writes to `mine`, the call that tells has `told` instead. */
-static void go_through_heads(const shardrt_job_info *job, const shardrt_source *source, size_t rows, uint64_t *mine,
-                             const uint64_t *told) {
+/* Process p reads heads p, p + processes, …: fills heads[i] with fingerprint i. Or tells the source all of them. */
+static void go_through_heads(const shardrt_job_info *job, const shardrt_source *source, uint64_t *heads, bool tells) {
   const int32_t files = source_file_count(source);
-  size_t head = 0;
+  int32_t head = 0;
   for (int32_t f = 0; f < files; f++) {
     bool is_read;
     (void)source_file_identity(source, f, &is_read);
     if (!is_read) continue;
-    const size_t process = head % (size_t)job->process_count, row = head++ / (size_t)job->process_count;
-    if (told != NULL)
-      source_file_tell(source, f, told[process * rows + row]);
-    else if (process == (size_t)job->process_index)
-      mine[row] = source_file_read(source, f);
+    if (tells)
+      source_file_tell(source, f, heads[head]);
+    else
+      heads[head] = head % job->process_count == job->process_index ? source_file_read(source, f) : UINT64_MAX;
+    head++;
   }
 }
 
 static int share_heads(shardrt_job *job, const shardrt_source *source) {
   const shardrt_job_info *info = shardrt_job_info_get(job);
-  const size_t processes = (size_t)info->process_count;
   int32_t reads;
   const uint64_t identity = identify_files(source, &reads);
-  const size_t rows = ((size_t)reads + processes - 1) / processes;
-  bool differs = false, *others = alloc_array(processes, sizeof *others);
-  uint64_t *mine = alloc_zeros(rows, sizeof *mine), *told = alloc_array(rows * processes, sizeof *told);
-  int code = others == NULL || mine == NULL || told == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  bool differs = false, *others = alloc_array((size_t)info->process_count, sizeof *others);
+  uint64_t *heads = alloc_array((size_t)reads, sizeof *heads);
+  int code = others == NULL || heads == NULL ? ALLOC_FAILED : SHARDRT_OK;
   code = job_compare(job, "comparing the source's files", code, identity, others, &differs);
-  if (code == SHARDRT_OK && !differs && reads > 0 && mine != NULL && told != NULL) {
-    go_through_heads(info, source, rows, mine, NULL);
-    code = job_join(job, "telling the fingerprints of the source's files", code, mine, rows * sizeof *mine, told);
-    if (code == SHARDRT_OK) go_through_heads(info, source, rows, mine, told);
+  if (code == SHARDRT_OK && !differs && reads > 0 && heads != NULL) {
+    go_through_heads(info, source, heads, false);
+    code = job_fold(job, "telling the fingerprints of the source's files", code, heads, (size_t)reads);
+    if (code == SHARDRT_OK) go_through_heads(info, source, heads, true);
   }
-  alloc_free(told);
-  alloc_free(mine);
+  alloc_free(heads);
   alloc_free(others);
   return code;
 }

@@ -54,8 +54,8 @@ struct comm_transport {
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride);
-  /* Starts to take the bitwise and of `count` numbers of each process, at most 64 bytes; `all` is [count], and both are
-   * left alone until it is done. NULL: this transport cannot. */
+  /* Starts to take the bitwise and of `count` numbers (at most COMM_FOLD) of each process; `all` is [count], and both
+   * are left alone until it is done. NULL: this transport cannot. */
   int (*fold)(struct comm_endpoint *endpoint, const uint64_t *mine, int32_t count, uint64_t *all);
   /* Whether what was started is done. */
   int (*test)(struct comm_endpoint *endpoint, bool *done);
@@ -81,7 +81,7 @@ struct comm_transport {
   void (*abandon)(struct comm_endpoint *endpoint, void *room);
 };
 
-enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
+enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64, COMM_FOLD = 60 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
 enum { COMM_VERSION = 2 };

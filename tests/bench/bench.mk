@@ -1,8 +1,8 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
 # same files in the same run; PARTS="loader cold transforms formats start library others reshard compute gpu peers"
-# chooses. `others`, the library beside PyTorch and Grain, is run only where it is named. With JAX_PYTHON naming a Python
-# that has JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is
-# left out where there is none, and said.
+# chooses. `others`, the library beside PyTorch and Grain, and `scale`, which counts what processes send, are run only
+# where they are named. With JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and
+# computations are compared with JAX's. What needs a GPU is left out where there is none, and said.
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))

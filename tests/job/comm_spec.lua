@@ -149,6 +149,17 @@ describe("a job of several processes", function()
       local own = me == 7 and C.shardrt_allgather(nil, "reading", mine, 4, all) or 0
       said = said .. refused(C.shardrt_check_outcome(current.job, "a step", own))
       if me == 0 then io.write(said) end
+      local shardrt = require "shardrt"
+      local rows = shardrt.NamedSharding(shardrt.make_mesh({ count }, { "x" }), shardrt.P "x")
+      for _, columns in ipairs { 1, 1000, 1024 * count, 1024 * count + 1 } do -- little ones, and others, in stages
+        local x = shardrt.make_array_from_callback({ count, columns }, rows, function()
+          return shardrt.ndarray.full({ 1, columns }, 0.1 * (me + 1), "float32")
+        end)
+        local sum = shardrt.numpy.sum(x, 0).addressable_shards[1].data
+        fail.check(C.shardrt_check_same(current.job, "the sum", C.shardrt_fingerprint(sum.data, sum.bytes)))
+        sum = sum:to_table()
+        for i = 1, columns do assert(math.abs(sum[i] - 0.1 * count * (count + 1) / 2) < 1e-4) end
+      end
       C.shardrt_job_at(current.job, me == 5 and "here.lua:5" or "here.lua:6")
       fail.check(C.shardrt_barrier(current.job, "the last"))
       ffi.cdef "unsigned sleep(unsigned seconds);"

@@ -58,11 +58,14 @@ static void change_number(const struct comm_endpoint *e, struct collective_token
 }
 
 static int fake_fold(struct comm_endpoint *e, const uint64_t *mine, int32_t count, uint64_t *all) {
-  CHECK(e->mine == NULL && count == COLLECTIVE_FOLDED);
+  CHECK(e->mine == NULL && count > 0 && count <= COMM_FOLD);
   struct collective_token last = {0};
-  memcpy(&last, mine, COLLECTIVE_FOLDED * sizeof *mine);
-  change_number(e, &last);
-  memcpy(all, &last, COLLECTIVE_FOLDED * sizeof *mine);
+  memcpy(all, mine, (size_t)count * sizeof *mine);
+  if (count == COLLECTIVE_FOLDED) {
+    memcpy(&last, mine, COLLECTIVE_FOLDED * sizeof *mine);
+    change_number(e, &last);
+    memcpy(all, &last, COLLECTIVE_FOLDED * sizeof *mine);
+  }
   for (int32_t i = 0; i < count; i++) all[i] &= mine[i];
   e->folded = all;
   e->started++;
@@ -188,6 +191,15 @@ static void check_direct(void) {
   collective_abandon(&m);
 }
 
+/* The number that the last process has in a gathering, where this one has `mine`. */
+static uint64_t last_of(uint64_t mine) {
+  unsigned char bytes[sizeof mine];
+  memcpy(bytes, &mine, sizeof mine);
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(bytes[i] + PROCESSES - 1);
+  memcpy(&mine, bytes, sizeof mine);
+  return mine;
+}
+
 /* A meeting's bytes: near, 64 from each; far, 32 in all, and what is gathered beside in a gathering of its own. Only
  * where something differs does each process say more. */
 static void check_meeting(bool is_far) {
@@ -211,6 +223,15 @@ static void check_meeting(bool is_far) {
   CHECK(collective_compare(&m, "another", SHARDRT_OK, 7, others, &differs) == SHARDRT_OK);
   CHECK(differs && !others[0] && !others[1] && others[2] && collective_said(&m, 2)->number == 8);
   e.number = 0;
+  uint64_t numbers[2 * COMM_FOLD + 7];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = i << 8 | 0xff;
+  rounds = e.started;
+  CHECK(collective_fold(&m, "folding", SHARDRT_OK, numbers, sizeof numbers / sizeof *numbers) == SHARDRT_OK);
+  CHECK(e.started - rounds == 4);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const uint64_t mine = i << 8 | 0xff;
+    CHECK(numbers[i] == (is_far ? mine : mine & last_of(mine)));
+  }
   error_set(SHARDRT_EIO, "no such file");
   CHECK(collective_join(&m, "reading", SHARDRT_EIO, NULL, 0, NULL) == SHARDRT_EIO);
   CHECK(collective_join(&m, "barrier", SHARDRT_OK, NULL, 0, NULL) == SHARDRT_OK); /* still usable */

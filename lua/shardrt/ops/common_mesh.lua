@@ -148,6 +148,7 @@ end
 ---@field outer string[] # the axes that are left between processes
 ---@field count integer # the product of their sizes
 ---@field rename table<string, string[]> # what an axis of the old mesh is called
+---@field staged shardrt.common_mesh.split|false|nil # false: there are no stages
 
 -- Whether each run of `inner` devices along the axes is one process's, at every place of the other axes.
 local function within_process(over, axes, inner, per_process)
@@ -188,6 +189,24 @@ end
 
 local OUTER = "/between processes"
 
+-- The mesh with axes split into others, {name, size} each, from the outermost on; and what each is called then.
+local function with_axes_split(at, factors)
+  local sizes, names, rename = {}, {}, {}
+  for _, name in ipairs(at.mesh.axis_names) do
+    for i, factor in ipairs(factors[name] or { { name, at.axis_size[name] } }) do
+      names[#names + 1], sizes[#sizes + 1] = factor[1], factor[2]
+      if factors[name] then
+        rename[name] = rename[name] or {}
+        rename[name][i] = factor[1]
+      end
+    end
+  end
+  if not next(rename) then return at, rename end
+  local ids = {} -- mesh.devices is the recipe's
+  for i = 1, at.mesh.size do ids[i] = C.shardrt_mesh_device(at.mesh.handle, i - 1) end
+  return over_mesh(mesh.words.Mesh(sizes, names, ids)), rename
+end
+
 --- Splits what is partial over some axes into what a process adds up by itself and what is left between processes.
 ---@param at shardrt.common_mesh
 ---@param axes string[]
@@ -211,24 +230,50 @@ function common_mesh.split(at, axes, per_process)
       renamed[axes[i]], count = size / inner, count * size / inner
     end
   end
-  local sizes, names, rename = {}, {}, {}
-  for _, name in ipairs(at.mesh.axis_names) do
-    local parts = renamed[name]
-    if parts then
-      names[#names + 1], sizes[#sizes + 1] = name .. OUTER, parts
-      rename[name] = { name .. OUTER, name }
-    end
-    names[#names + 1], sizes[#sizes + 1] = name, at.axis_size[name] / (parts or 1)
+  local factors = {}
+  for name, parts in pairs(renamed) do
+    factors[name] = { { name .. OUTER, parts }, { name, at.axis_size[name] / parts } }
   end
-  local finer = at
-  if next(rename) then
-    local ids = {} -- mesh.devices is the recipe's
-    for i = 1, at.mesh.size do ids[i] = C.shardrt_mesh_device(at.mesh.handle, i - 1) end
-    finer = over_mesh(mesh.words.Mesh(sizes, names, ids))
-  end
+  local finer, rename = with_axes_split(at, factors)
   found = { at = finer, outer = outer, count = count, rename = rename }
   at.splits[key] = found
   return found
+end
+
+local FEW, STAGE = 32, 16 -- processes that all send to all; of more of them, those that do so in a stage
+
+-- Numbers whose product is n, of at most STAGE where n has such divisors.
+local function factors_of(n)
+  local list_of = {}
+  while n > 1 do
+    local factor = math.min(n, STAGE)
+    while factor > 1 and n % factor ~= 0 do factor = factor - 1 end
+    if factor == 1 then factor = n end
+    list_of[#list_of + 1] = factor
+    n = n / factor
+  end
+  return list_of
+end
+
+--- The same split with its outer axes split again, so that parts can be added up along one after the other, in few
+--- processes each; nil: all at once would do.
+---@param split shardrt.common_mesh.split
+---@return shardrt.common_mesh.split?
+function common_mesh.stages(split)
+  if split.count <= FEW then return nil end
+  if split.staged == nil then
+    local outer, factors = {}, {}
+    for _, name in ipairs(split.outer) do
+      factors[name] = {}
+      for i, size in ipairs(factors_of(split.at.axis_size[name])) do
+        factors[name][i] = { ("%s/stage %d"):format(name, i), size }
+        outer[#outer + 1] = factors[name][i][1]
+      end
+    end
+    local finer, rename = with_axes_split(split.at, factors)
+    split.staged = #outer > 1 and { at = finer, outer = outer, count = split.count, rename = rename }
+  end
+  return split.staged or nil
 end
 
 --- Cuts of the old mesh as the split one says them.

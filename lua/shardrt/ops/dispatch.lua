@@ -234,6 +234,49 @@ local function spread_over_processes(split, dim_axes, sizes)
   end
 end
 
+-- The cuts with one more, by an axis, of a dimension that it divides; nil: there is none.
+local function cut_further(at, axis, dim_axes, sizes)
+  for d, size in ipairs(sizes) do
+    if size > 0 and size % (propagate.parts(dim_axes[d], at.axis_size) * at.axis_size[axis]) == 0 then
+      local made = list.copy(dim_axes)
+      made[d] = list.copy(made[d])
+      made[d][#made[d] + 1] = axis
+      return made
+    end
+  end
+end
+
+-- The parts {count, …} of a sum over many processes, added up along one axis after the other, each among few of them:
+-- so messages do not grow with the processes, but with the number of stages. Of what is not little each keeps a part at
+-- each stage, and all gather these along the same axes afterwards.
+local function add_in_stages(caller, op, parts, staged, dim_axes, sizes, wanted)
+  local at, count, cuts = staged.at, staged.count, {}
+  local little = shape.elements(sizes) * dtype.named(caller, parts.dtype).size <= LITTLE
+  local goal = common_mesh.renamed(staged, wanted)
+  dim_axes = common_mesh.renamed(staged, dim_axes)
+  for i = #staged.outer, 1, -1 do
+    local axis, rest = staged.outer[i], { unpack(staged.outer, 1, i - 1) }
+    local size = at.axis_size[axis]
+    count = count / size
+    local part_sizes = { count, size, unpack(sizes) }
+    local cut = not little and cut_further(at, axis, dim_axes, sizes)
+    local apart = dispatch.alias(caller, parts, at, { rest, { axis }, unpack(dim_axes) }, part_sizes)
+    if cut then
+      cuts[#cuts + 1] = dim_axes
+      dim_axes = cut
+    end
+    local gathered = dispatch.to_layout(caller, apart, at, { rest, {}, unpack(dim_axes) }, true)
+    parts = dispatch.result(caller, at, { rest, unpack(dim_axes) }, gathered.dtype, { count, unpack(sizes) })
+    dispatch.compute(caller, parts, C.shardrt_reduce, op, gathered.handle, 1, ffi.new("int32_t[1]", 1), parts.handle)
+  end
+  local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
+  for i = #cuts, 1, -1 do
+    if not propagate.is_finer(goal, cuts[i]) then break end
+    sum = dispatch.move(caller, sum, common_mesh.sharding(at, cuts[i]), DONATE)
+  end
+  return dispatch.to_layout(caller, sum, at, goal, true)
+end
+
 -- The parts {count, …} of a sum, added up over processes and laid out as it is wanted.
 local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wanted)
   if split.count == 1 then
@@ -241,6 +284,10 @@ local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wante
     return propagate.equal(dim_axes, wanted) and sum or dispatch.to_layout(caller, sum, at, wanted, true)
   end
   local fine, goal = common_mesh.renamed(split, dim_axes), common_mesh.renamed(split, wanted)
+  local staged = #sizes + 2 <= C.SHARDRT_MAX_NDIM and common_mesh.stages(split)
+  if staged then
+    return dispatch.alias(caller, add_in_stages(caller, op, parts, staged, fine, sizes, goal), at, wanted, sizes)
+  end
   local scattered
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
     scattered = goal -- reduce-scatter: each process sums what it will hold

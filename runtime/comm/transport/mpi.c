@@ -302,7 +302,7 @@ static int mpi_gather(struct comm_endpoint *endpoint, const void *mine, size_t b
 }
 
 static int mpi_fold(struct comm_endpoint *endpoint, const uint64_t *mine, int32_t count, uint64_t *all) {
-  assert(endpoint->request == MPI_REQUEST_NULL && count > 0);
+  assert(endpoint->request == MPI_REQUEST_NULL && count > 0 && count <= COMM_FOLD);
   if (mpi_has_ended()) return error_set(SHARDRT_ECOMM, "the program ended MPI before it left the job");
   const int code = MPI_Iallreduce(mine, all, count, MPI_UINT64_T, MPI_BAND, endpoint->work, &endpoint->request);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
