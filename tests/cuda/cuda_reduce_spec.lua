@@ -16,7 +16,7 @@ if a == nil then
   describe("on the stand-in for CUDA", function()
     it("this spec passes", function()
       local command = "SHARDRT_TEST_SEED=%d STANDIN_SEED=%d SHARDRT_CUDA_PLUGIN=%s %s --platform cuda --devices 4 "
-        .. "test -o plainTerminal tests/cuda/cuda_reduce_spec.lua"
+        .. "test -o tests/support/output.lua tests/cuda/cuda_reduce_spec.lua"
       local run = mpi.shell(command:format(seed, seed % 1000, plugin, mpi.program()), 400)
       assert.equal(0, run.status, run.output)
       assert.truthy(run.output:find(" 0 failures / 0 errors", 1, true), run.output)
