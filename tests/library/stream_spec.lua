@@ -1,3 +1,4 @@
+-- long: 10 s
 -- The same recipe gives a program the batches that it gives its own loop, byte for byte, on every topology.
 
 local expect = require "tests.support.expect"
