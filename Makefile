@@ -46,7 +46,8 @@ C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -f
 SEEN      = $(if $(ASSERTS)$(SANITIZE),-Wl$(comma)-E,'-Wl$(comma)--export-dynamic-symbol=shardrt_*')
 LD_FLAGS  = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 # What a source itself asks for, in a line "// build: -O3 -fno-math-errno"; sanitizers slow -O3 down.
-asked_flags = $(filter -%,$(shell sed -n 's|^// build: ||p' $<))
+ASKING   := $(shell grep -rl '^// build: -' runtime tests/standin)
+asked_flags = $(if $(filter $<,$(ASKING)),$(filter -%,$(shell sed -n 's|^// build: ||p' $<)))
 own_flags = $(filter-out $(if $(SANITIZE),-O3),$(asked_flags))
 compile   = $(CC) $(C_FLAGS) $(1) $(own_flags) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 link      = $(CC) $(LD_FLAGS) $(1) $(LDFLAGS) -o $@ $^ $(LIBS)

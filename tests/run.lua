@@ -278,7 +278,7 @@ local function finish(spec, status, cpu)
       or ("ended without a result (status %d)"):format(status)
     fail(spec, ("%s %s; the last it said:\n%s"):format(spec.name, line, last_lines(text)))
   end
-  print(("%-42s %s, %.1f of the cores' time"):format(spec.name, line, cpu))
+  print(("%-42s %s (%.1f s CPU)"):format(spec.name, line, cpu))
   if status ~= 0 or pending > 0 then print(text) end
   io.stdout:flush()
 end

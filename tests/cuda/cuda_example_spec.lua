@@ -1,3 +1,4 @@
+-- long: 30 s
 -- The example in CUDA: built by nvcc where it is, and run on GPUs where SHARDRT_TEST_PLATFORM=cuda asks for it. It runs
 -- on the stand-in for CUDA's runtime (tests/standin), too: its text but for the launch, which no other compiler knows.
 

@@ -1,3 +1,4 @@
+-- long: 20 s
 -- Products of matrices and random numbers on devices with memory of their own (runtime/compute/matmul/product.c,
 -- cublas.c, wrap.cu, random.cu), on the stand-ins of CUDA and cuBLAS, beside what the host computes: the same recipe on
 -- both.

@@ -16,7 +16,7 @@ if a == nil then
   describe("on the stand-in for CUDA", function()
     it("this spec passes", function()
       local command = "SHARDRT_TEST_SEED=%d STANDIN_SEED=%d SHARDRT_CUDA_PLUGIN=%s %s --platform cuda --devices 4 "
-        .. "test -o plainTerminal tests/cuda/cuda_reduce_spec.lua"
+        .. "test -o tests/support/output.lua tests/cuda/cuda_reduce_spec.lua"
       local run = mpi.shell(command:format(seed, seed % 1000, plugin, mpi.program()), 400)
       assert.equal(0, run.status, run.output)
       assert.truthy(run.output:find(" 0 failures / 0 errors", 1, true), run.output)
@@ -36,6 +36,7 @@ local random = math.random
 local MAIN, OUT, SCRATCH = C.ACCELERATOR_MAIN, C.ACCELERATOR_OUT, C.ACCELERATOR_SCRATCH
 local WHOLE = { "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64" }
 local FLOAT = { "float16", "bfloat16", "float32", "float64" }
+local INT64, UINT64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 local is_float, ALL = {}, {}
 for _, name in ipairs(WHOLE) do ALL[#ALL + 1] = name end
 for _, name in ipairs(FLOAT) do
@@ -168,15 +169,16 @@ describe("a fold on a device", function()
           if to ~= "bool" then
             local function any(n) return noise(from, n) end
             each_shape(op, from, to, 2, any, function(data, got, outer, n, inner, what)
-              local total
-              local go = along(n, inner, function(_, i)
-                local x = ffi.cast("uint64_t", ffi.cast("int64_t", ffi.cast(named(from).element, data[i])))
-                total = op == "SUM" and total + x or op == "PROD" and total * x
+              local element, total = ffi.typeof(named(from).element), ffi.new "uint64_t[1]"
+              local go = along(n, inner, op == "SUM" and function(_, i)
+                total[0] = total[0] + ffi.cast(UINT64, ffi.cast(INT64, ffi.cast(element, data[i])))
+              end or function(_, i)
+                total[0] = total[0] * ffi.cast(UINT64, ffi.cast(INT64, ffi.cast(element, data[i])))
               end)
               compare(got, to, outer, inner, function(o, c)
-                total = op == "SUM" and 0ULL or 1ULL
+                total[0] = op == "SUM" and 0 or 1
                 go(o, c)
-                return total
+                return total[0]
               end, what)
             end)
           end

@@ -1,4 +1,4 @@
--- long: 50 s
+-- long: 40 s
 -- Arrays laid out anew on GPUs (runtime/reshard/, reshard/exchange/peer_path.c), on the stand-in of tests/standin,
 -- which runs nothing before somebody waits for it, and then in any order that is allowed: between the devices of a
 -- process, over links between the GPUs of processes, and through the host.

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- IDX files, the MNIST family's format: every type, gzip, and the cache of what was gzipped.
 
 local ffi = require "ffi"

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Folders of MDS shards as MosaicML's Streaming writes them (tests/files/write_mds.py): read back column by column;
 -- damaged, cut and lying ones; compressed ones; many processes; running out of memory.
 

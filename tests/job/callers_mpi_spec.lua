@@ -1,3 +1,4 @@
+-- long: 18 s
 -- shardrt in a program that has MPI of its own: tests/job/callers_mpi.c.
 
 local mpi = require "tests.support.mpi"

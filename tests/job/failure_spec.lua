@@ -1,4 +1,4 @@
--- long: 48 s
+-- long: 80 s
 -- waits: for processes that do not come.
 -- How a job ends when something goes wrong in it: at once, in every process, with one message and a status.
 

@@ -1,3 +1,4 @@
+-- long: 130 s
 -- waits: for jobs that Slurm preempts.
 -- The script of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first.
 

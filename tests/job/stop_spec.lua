@@ -1,3 +1,4 @@
+-- long: 50 s
 -- waits: for jobs that are asked to end.
 -- The orderly end: a signal asks, all processes save at one step, and the status is 85.
 

@@ -1,3 +1,4 @@
+-- long: 30 s
 -- Programs of C++: the header, and the example.
 
 local expect = require "tests.support.expect"

@@ -1,4 +1,4 @@
--- long: 15 s
+-- long: 30 s
 -- pipeline = "auto": the choice follows the bandwidths, is the same in every process, and never changes the data.
 
 local mpi = require "tests.support.mpi"

@@ -1,4 +1,4 @@
--- long: 20 s
+-- long: 80 s
 -- The topology never changes the data: the stream of global batches, byte for byte, in jobs of different sizes.
 
 local ffi = require "ffi"

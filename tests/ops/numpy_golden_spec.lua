@@ -1,3 +1,4 @@
+-- long: 30 s
 -- shardrt.numpy against what JAX answers: layouts where both of its modes agree, values everywhere, and which operands
 -- go together.
 

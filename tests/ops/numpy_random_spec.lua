@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Every word of shardrt.numpy, called at random on arrays that lie anyhow, against a plain evaluation of one device in
 -- Lua: shapes, dtypes (a table of JAX's), values on every device, and whether the result is placed.
 

@@ -1,3 +1,4 @@
+-- long: 12 s
 -- Random numbers: JAX's own (golden/random.json), an oracle of plain Lua, the same in every sharding and job.
 
 local bit = require "bit"

@@ -1,3 +1,4 @@
+-- long: 45 s
 -- The Python package, as programs use it: scripts that check what they are given, and how they end.
 
 local expect = require "tests.support.expect"

@@ -1,4 +1,4 @@
--- long: 30 s
+-- long: 60 s
 -- What the documents show runs, and what they name is there: commands, Lua, links, headings, files, words, options.
 
 local documents = require "tests.support.source_tree.documents"

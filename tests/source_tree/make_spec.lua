@@ -1,3 +1,4 @@
+-- long: 10 s
 -- The Makefile: whose flags a compiler is given, and where asserts are on.
 
 local mpi = require "tests.support.mpi"

@@ -1,4 +1,4 @@
--- long: 130 s
+-- long: 190 s
 -- Every recipe runs alone and with 4 processes x 2 devices, makes its claim with numbers that it worked out, can be
 -- planned, and begins with a comment that says what it shows. (docs_spec looks whether recipes/README.md lists it.)
 

@@ -1,3 +1,4 @@
+-- long: 20 s
 -- A file that is cut short while a recipe reads it by memory map: the system's SIGBUS becomes a message.
 
 local boxes = require "tests.support.boxes"

@@ -1,4 +1,4 @@
--- long: 55 s
+-- long: 30 s
 -- Gradients: against finite differences for every word in every sharding; trees, second derivatives, sums that wait for
 -- their next use, and mistakes.
 
