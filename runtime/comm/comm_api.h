@@ -53,6 +53,9 @@ typedef struct shardrt_options {
   /* 1, the same in all processes, from shardrt_join on: shardrt_next tells when one of them was asked for an orderly
    * end (shardrt_stop_ask). */
   int32_t tells_stop;
+  /* 0, or seconds after which shardrt_join, shardrt_open and shardrt_leave return SHARDRT_EAGAIN: the same call goes
+   * on, and takes other arguments only afterwards. What the arguments point to stays as it is until then. */
+  double slice;
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);
@@ -78,11 +81,12 @@ typedef struct shardrt_job_info {
  *
  * MPI: where the program began it, shardrt neither ends it nor changes it: error handlers are set on duplicates of the
  * communicator only. An error in duplicating goes to the communicator's own handler. Joining waits for the other
- * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
- * MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was begun in the process;
- * else that whose launcher started it. It is opened then, by a plug-in, as a shared library: libmpi.so.40 (OpenMPI),
- * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none.
- * Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
+ * processes in a barrier on the communicator, then in MPI_Comm_dup, without a limit. A join that was abandoned in the
+ * barrier leaves it under way, and the next one there goes on with it. With MPI_THREAD_FUNNELED the job is opened on
+ * the thread that began MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was
+ * begun in the process; else that whose launcher started it. It is opened then, by a plug-in, as a shared library:
+ * libmpi.so.40 (OpenMPI), libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process
+ * alone loads none. Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
  * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets
  * OpenMPI start where it would complain. Programs that this one starts inherit them. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
