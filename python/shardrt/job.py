@@ -53,7 +53,11 @@ class Job:
         thread than the one that joined, it is still in."""
         if _current is not self:
             return
-        code = library.leave()
+        try:
+            code = library.in_slices(library.leave)
+        except BaseException:  # Ctrl-C
+            self.abandon()
+            raise
         if code == library.EINVAL:
             check(code)
         _forget(self)
@@ -86,10 +90,11 @@ class Job:
         if not self.recipes:
             self.leave()
 
-    def give_up(self, recipe: object) -> None:
-        """One recipe less, by an error; with the last one the job is abandoned."""
+    def give_up(self, recipe: object, problem: BaseException) -> None:
+        """One recipe less, by an error; with the last one the job is abandoned, and with all of them where Ctrl-C left a
+        call that others may wait in."""
         self.recipes.discard(recipe)
-        if not self.recipes:
+        if not self.recipes or not isinstance(problem, Exception):
             self.abandon()
 
 
@@ -113,6 +118,7 @@ def _join(job: Job) -> None:
         wanted.platform = options.platform.encode()
     wanted.handle_sigbus = bool(options.handle_sigbus)
     wanted.tells_stop = options.stop_signals is not None
+    wanted.slice = library.SLICE
     transport = options.transport or "auto"
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:
@@ -121,7 +127,7 @@ def _join(job: Job) -> None:
                 f"shardrt.Transport, not {transport!r}"
             )
         wanted.transport = _TRANSPORTS[transport]
-        check(library.join(ctypes.byref(wanted)))
+        check(library.in_slices(library.join, ctypes.byref(wanted)))
         if transport == "auto":
             _check_others()
         return
@@ -129,7 +135,7 @@ def _join(job: Job) -> None:
     job.calls = calls = Calls(transport)
     wanted.transport = _CALLBACKS
     wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
-    check(library.join(ctypes.byref(wanted)))
+    check(library.in_slices(library.join, ctypes.byref(wanted)))
 
 
 def _others() -> tuple[str, int]:

@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 NAME = "libshardrt.so.0"
 MAX_NDIM = 8
+SLICE = 0.2  # seconds in the library, between which Ctrl-C is heard
 EINVAL, ETIMEOUT, ECOMM, EAGAIN, ESTOP = -2, -7, -8, -11, -12
 
 
@@ -27,6 +28,7 @@ class Options(Structure):
         ("mpi_comm", c_void_p),
         ("callbacks", c_void_p),
         ("tells_stop", c_int32),
+        ("slice", c_double),
     ]
 
 
@@ -144,6 +146,13 @@ sharding_text = _function("shardrt_sharding_text", c_char_p, c_void_p)
 buffer_host = _function("shardrt_buffer_host", c_int, c_void_p, _out)
 dtype_name = _function("shardrt_dtype_name", c_char_p, c_int32)
 dtype_size = _function("shardrt_dtype_size", c_size_t, c_int32)
+
+
+def in_slices(function: Callable[..., int], *arguments: Any) -> int:
+    """Calls it until it has ended. Ctrl-C leaves it between two slices."""
+    while (code := function(*arguments)) == EAGAIN:
+        pass
+    return code
 
 
 def version() -> str:

@@ -13,8 +13,6 @@ from shardrt.batch import Batch
 from shardrt.errors import Error, UnknownLoader, check
 from shardrt.transport import Transport
 
-_SLICE = 0.2  # seconds in the library, between which Ctrl-C is heard
-
 
 class _Opened:
     """The library's handles for a recipe and its loaders, which are given back together."""
@@ -32,9 +30,9 @@ class _Opened:
         _finish()
         self.job = job.enter(options, self)
         try:
-            check(library.recipe_open(file, len(words), words, ctypes.byref(out)))
-        except BaseException:
-            self.job.give_up(self)
+            check(library.in_slices(library.recipe_open, file, len(words), words, ctypes.byref(out)))
+        except BaseException as problem:
+            self.job.give_up(self, problem)
             raise
 
     def get(self, name: str) -> ctypes.c_void_p:
@@ -59,7 +57,7 @@ class _Opened:
             batch = self.batches[name] = Batch()
         while batch.handle.value is None:
             _resting, self.resting = self.itself, name
-            code = library.recipe_next(handle, _SLICE, ctypes.byref(batch.handle))
+            code = library.recipe_next(handle, library.SLICE, ctypes.byref(batch.handle))
             if code == library.EAGAIN:
                 continue
             self.resting = None

@@ -63,11 +63,6 @@ void collective_close(struct collective *m) {
   *m = (struct collective){0};
 }
 
-void collective_break(struct collective *m) {
-  m->is_abandoned = true;
-  m->broken = true;
-}
-
 void collective_abandon(struct collective *m) {
   assert(m->waits == 0);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
@@ -128,7 +123,9 @@ static void announce_move(struct collective *m) {
   notes_receive(&m->notes);
 }
 
-static int refuse_abandoned(const char *what) {
+/* In a slice that was cancelled: what is under way is not waited for. */
+static int refuse_abandoned(struct collective *m, const char *what) {
+  m->broken = true;
   return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
 }
 
@@ -149,7 +146,7 @@ static int work_until(struct collective *m, const struct collective_work *work, 
   double told = p.looked;
   uint64_t moves = m->notes.moves;
   for (;; give_way(&p)) {
-    if (m->is_abandoned) return refuse_abandoned(what);
+    if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
     bool done = false, moved = false;
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
@@ -182,7 +179,7 @@ static int work_until(struct collective *m, const struct collective_work *work, 
 }
 
 int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
-  assert(m->is_abandoned || !m->broken);
+  assert(time_slice_is_cancelled() || !m->broken);
   m->waits++;
   const int code = work_until(m, work, what, bytes);
   m->waits--;
@@ -477,9 +474,9 @@ static int gather_small(struct collective *m, const void *mine, size_t bytes, vo
 }
 
 /* Whether this process can meet the others; `own` is what it failed with before. */
-static int check_usable(const struct collective *m, const char *what, int own) {
+static int check_usable(struct collective *m, const char *what, int own) {
   if (own < 0 && (m->broken || m->count == 1)) return own;
-  if (m->is_abandoned) return refuse_abandoned(what);
+  if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
   if (m->broken)
     return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", (int)strcspn(what, "\n"), what);
   return SHARDRT_OK;

@@ -11,7 +11,8 @@
  *
  * Whoever waits spins for a moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no
  * process moved data. A process that moves says so, which restarts the others' clocks. A wait rests when the slice that
- * it runs in is over (system/time_slice.h); the time until it goes on is not counted.
+ * it runs in is over (system/time_slice.h); the time until it goes on is not counted. Where the slice was cancelled,
+ * whatever waits, or would, fails: ECOMM "the job was abandoned".
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H
@@ -57,7 +58,6 @@ struct collective {
   char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;             /* how many gatherings were started, the same in every process */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
-  bool is_abandoned;             /* by collective_break; broken, too */
   int32_t waits;                 /* of collective_until that are under way */
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
@@ -80,8 +80,6 @@ struct collective {
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
                     int32_t index, int32_t count, double timeout);
 void collective_close(struct collective *m);
-/* From now on whatever waits here, resting in a slice, and whatever would, fails: ECOMM "the job was abandoned". */
-void collective_break(struct collective *m);
 /* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. */
 void collective_abandon(struct collective *m);
 

@@ -15,11 +15,12 @@
  *
  * MPI: where the program began it, shardrt neither ends it nor changes it: error handlers are set on duplicates of the
  * communicator only. An error in duplicating goes to the communicator's own handler. Joining waits for the other
- * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
- * MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was begun in the process;
- * else that whose launcher started it. It is opened then, by a plug-in, as a shared library: libmpi.so.40 (OpenMPI),
- * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none.
- * Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
+ * processes in a barrier on the communicator, then in MPI_Comm_dup, without a limit. A join that was abandoned in the
+ * barrier leaves it under way, and the next one there goes on with it. With MPI_THREAD_FUNNELED the job is opened on
+ * the thread that began MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was
+ * begun in the process; else that whose launcher started it. It is opened then, by a plug-in, as a shared library:
+ * libmpi.so.40 (OpenMPI), libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process
+ * alone loads none. Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
  * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets
  * OpenMPI start where it would complain. Programs that this one starts inherit them. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -15,6 +16,9 @@
 #include "platform/accelerator.h"
 #include "platform/comm.h"
 #include "system/machine.h"
+#include "system/time_slice.h"
+
+enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 10000000 }; /* nanoseconds */
 
 struct shardrt_job {
   shardrt_job_info info;
@@ -143,6 +147,21 @@ static int count_here(struct collective *m, int32_t *here) {
   return code;
 }
 
+/* Waits, without a limit, until all processes of the program have come. */
+static int wait_for_all(const struct comm_transport *transport, const shardrt_options *o) {
+  long sleep = SHORTEST_SLEEP;
+  bool are_here = transport->meet == NULL;
+  int code = SHARDRT_OK;
+  while (code == SHARDRT_OK && !are_here) {
+    code = transport->meet(o, &are_here);
+    if (code < 0 || are_here) break;
+    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+    sleep = 2 * sleep < LONGEST_SLEEP ? 2 * sleep : LONGEST_SLEEP;
+    code = time_slice_pause();
+  }
+  return code;
+}
+
 /* Finds the other processes. Under planning they do not exist, so this one is alone, whatever index it plays. */
 static int find_others(shardrt_job *job, const shardrt_options *o) {
   const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO && o->mpi_comm == NULL;
@@ -152,6 +171,7 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
   struct comm_place place = {.count = 0};
   struct comm_endpoint *endpoint = NULL;
   int code = choose_transport(o, &looked, &transport);
+  if (code == SHARDRT_OK) code = wait_for_all(transport, o);
   if (code == SHARDRT_OK) code = transport->open(o, &place, &endpoint);
   if (code < 0) return code;
   if (is_asked && place.count == 1) code = lone_process_check(&looked);
@@ -229,10 +249,6 @@ void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
   if (job->collective.transport != NULL) collective_abandon(&job->collective);
   job_clear(job, true);
-}
-
-void job_break(shardrt_job *job) {
-  collective_break(&job->collective);
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {

@@ -11,12 +11,6 @@ void job_at_abort(shardrt_job *job, void (*act)(void *context), void *context);
 
 struct collective *job_collective(shardrt_job *job); /* where its processes meet */
 
-/* For a job that is about to be abandoned while calls that take it rest in slices (system/time_slice.h): where they
- * wait for other processes, or would, they now fail at once with ECOMM "the job was abandoned". The slices are gone on
- * with until these calls have ended and given back what they took; what was made with the job is freed then, and the
- * job is abandoned. */
-void job_break(shardrt_job *job);
-
 /* What another room keeps from call to call, made when it is first needed. */
 struct job_part {
   void *data; /* NULL: nothing yet */

@@ -36,6 +36,9 @@ typedef struct shardrt_options {
   /* 1, the same in all processes, from shardrt_join on: shardrt_next tells when one of them was asked for an orderly
    * end (shardrt_stop_ask). */
   int32_t tells_stop;
+  /* 0, or seconds after which shardrt_join, shardrt_open and shardrt_leave return SHARDRT_EAGAIN: the same call goes
+   * on, and takes other arguments only afterwards. What the arguments point to stays as it is until then. */
+  double slice;
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);

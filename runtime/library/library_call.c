@@ -3,6 +3,11 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "lua/state.h"
+#include "system/time_slice.h"
+
+/* Instructions from one look at the clock to the next. Of a loop that LuaJIT has compiled only those count for which it
+ * is left, as it is for steps of the collector. */
+enum { LOOK = 100 };
 
 /* Calls the function, which Lua calls in turn, so that what it raises is caught. */
 static int call_safely(lua_State *L, lua_CFunction function, void *context) {
@@ -41,6 +46,18 @@ int library_new(const char *recipe, int argc, const char *const *argv, struct li
 void library_free(struct library *self) {
   if (self->L != NULL) lua_close(self->L);
   *self = (struct library){0};
+}
+
+static void look_at_clock(lua_State *L, lua_Debug *place) {
+  (void)place;
+  if (time_slice_pause() == SHARDRT_OK) return;
+  lua_sethook(L, look_at_clock, LUA_MASKCOUNT, 1); /* a recipe that catches errors hears of it again */
+  lua_pushstring(L, shardrt_error_message());
+  lua_error(L);
+}
+
+void library_watch(const struct library *self, bool looks) {
+  if (self->L != NULL) lua_sethook(self->L, looks ? look_at_clock : NULL, looks ? LUA_MASKCOUNT : 0, LOOK);
 }
 
 /* ---- a call ----------------------------------------------------------------------------------------------------- */

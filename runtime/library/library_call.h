@@ -34,6 +34,10 @@ struct library_answer {
 /* Makes a state for the recipe, with its arguments. Where it fails, too, library_free gives it back. */
 int library_new(const char *recipe, int argc, const char *const *argv, struct library *out);
 void library_free(struct library *self);
+/* Begins or ends to look at the clock while Lua runs: where the slice that runs here (system/time_slice.h) is over, it
+ * rests, and where that was cancelled, Lua fails. Loops that LuaJIT has compiled are not looked at. A state that could
+ * not be made is left alone. */
+void library_watch(const struct library *self, bool looks);
 /* Returns the function's code, and below 0 its message. `out` may be NULL, of one whose answer is a number or none. */
 int library_call(const struct library *self, const char *function, const struct library_arguments *given,
                  struct library_answer *out);

@@ -1,10 +1,13 @@
 #include "library/membership.h"
 
+#include <assert.h>
 #include <ftw.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -13,6 +16,7 @@
 #include "library/orderly_end.h"
 #include "library/sigbus.h"
 #include "system/numeric_state.h"
+#include "system/time_slice.h"
 
 struct left_folder {
   char *path;
@@ -26,6 +30,14 @@ static struct {
   _Atomic pid_t process;      /* the same, which a fork is not */
   atomic_flag is_joining;     /* some thread is */
   bool has_sigbus;            /* SIGBUS is handled */
+  shardrt_options options;    /* while the job is being joined; the slice's length also afterwards */
+  struct {
+    struct time_slice *slice;
+    const char *_Atomic caller; /* NULL: no call rests */
+    int (*call)(void *context);
+    void *context;
+    int code;
+  } sliced;
   struct membership_guest *guests;
   struct left_folder *folders;
 } membership = {.is_joining = ATOMIC_FLAG_INIT};
@@ -48,6 +60,53 @@ int membership_check(const char *caller) {
   if (!pthread_equal(membership.thread, pthread_self()))
     return error_set(SHARDRT_EINVAL, "%s: another thread joined the job; the one that did makes all its calls", caller);
   return SHARDRT_OK;
+}
+
+/* ---- calls in slices --------------------------------------------------------------------------------------------- */
+
+const char *membership_resting(void) {
+  return membership.sliced.caller;
+}
+
+static void run_sliced(void *context) {
+  (void)context;
+  membership.sliced.code = membership.sliced.call(membership.sliced.context);
+}
+
+/* Goes on for so many seconds with the call that rests. */
+static int go_on(double seconds) {
+  if (!time_slice_go(membership.sliced.slice, seconds))
+    return error_set(SHARDRT_EAGAIN, "%s has not ended yet; it is called again", membership.sliced.caller);
+  time_slice_free(membership.sliced.slice);
+  membership.sliced.caller = NULL;
+  return membership.sliced.code;
+}
+
+int membership_call(const char *caller, int (*call)(void *context), void *context) {
+  const double seconds = membership.options.slice;
+  if (!(seconds > 0)) return call(context);
+  if (membership.sliced.caller == NULL) {
+    const int code = time_slice_new(run_sliced, NULL, &membership.sliced.slice);
+    if (code < 0) return code;
+    membership.sliced.caller = caller;
+    membership.sliced.call = call;
+    membership.sliced.context = context;
+  }
+  assert(strcmp(membership.sliced.caller, caller) == 0);
+  return go_on(seconds);
+}
+
+/* A call that this thread may go on with. */
+static bool is_resting_here(void) {
+  return membership.sliced.caller != NULL && pthread_equal(membership.thread, pthread_self()) && !is_forked();
+}
+
+/* It gives up what it waits for. */
+static void cancel_resting(void) {
+  const bool joins = strcmp(membership.sliced.caller, "shardrt_join") == 0;
+  time_slice_cancel(membership.sliced.slice);
+  (void)go_on(INFINITY);
+  if (joins) atomic_flag_clear(&membership.is_joining);
 }
 
 bool membership_is_here(void) {
@@ -98,9 +157,8 @@ static void remove_folders(void) {
 
 /* ---- in and out ------------------------------------------------------------------------------------------------- */
 
-static int join(const shardrt_options *options) {
-  if (membership.job != NULL)
-    return error_set(SHARDRT_EINVAL, "shardrt_join: this process is in a job; shardrt_leave comes first");
+static int join(void *context) {
+  const shardrt_options *options = context;
   if (options->planning)
     return error_set(SHARDRT_EINVAL, "shardrt_join: a job that is joined runs; `shardrt plan recipe.lua` plans one");
   shardrt_job *job = NULL;
@@ -112,7 +170,6 @@ static int join(const shardrt_options *options) {
   membership.has_sigbus = options->handle_sigbus != 0;
   if (membership.has_sigbus) sigbus_watch(shardrt_job_info_get(job));
   orderly_end_begin(options->tells_stop != 0);
-  membership.thread = pthread_self();
   membership.process = getpid();
   membership.job = job; /* the last, as other threads look at it first */
   return SHARDRT_OK;
@@ -121,18 +178,25 @@ static int join(const shardrt_options *options) {
 int shardrt_join(const shardrt_options *options) {
   NUMERIC_STATE_OF_C;
   if (is_forked()) return refuse_fork("shardrt_join");
-  if (atomic_flag_test_and_set(&membership.is_joining))
-    return error_set(SHARDRT_EINVAL, "shardrt_join: another thread is joining a job");
-  const int code = join(options);
-  atomic_flag_clear(&membership.is_joining);
+  const bool is_new = !atomic_flag_test_and_set(&membership.is_joining);
+  if (!is_new && !is_resting_here()) return error_set(SHARDRT_EINVAL, "shardrt_join: another thread is joining a job");
+  int code = SHARDRT_OK;
+  if (membership.job != NULL)
+    code = error_set(SHARDRT_EINVAL, "shardrt_join: this process is in a job; shardrt_leave comes first");
+  if (code == SHARDRT_OK && is_new) {
+    membership.options = *options;
+    membership.thread = pthread_self();
+  }
+  if (code == SHARDRT_OK) code = membership_call("shardrt_join", join, &membership.options);
+  if (code != SHARDRT_EAGAIN) atomic_flag_clear(&membership.is_joining);
   return code;
 }
 
-static void say_farewell(void) {
+static void say_farewell(bool is_abandoned) {
   while (membership.guests != NULL) {
     struct membership_guest *guest = membership.guests;
     membership.guests = guest->next;
-    guest->leave(guest);
+    guest->leave(guest, is_abandoned);
   }
 }
 
@@ -144,14 +208,11 @@ static void clear(void) {
   membership.job = NULL; /* from here on another thread may join */
 }
 
-int shardrt_leave(void) {
-  NUMERIC_STATE_OF_C;
-  if (membership.job == NULL) return SHARDRT_OK;
-  int code = membership_check("shardrt_leave");
-  if (code < 0) return code;
-  say_farewell();
+static int leave(void *context) {
+  (void)context;
+  say_farewell(false);
   shardrt_job *job = membership.job;
-  code = shardrt_job_close(job);
+  int code = shardrt_job_close(job);
   if (code < 0)
     shardrt_job_abandon(job);
   else
@@ -160,12 +221,21 @@ int shardrt_leave(void) {
   return code;
 }
 
+int shardrt_leave(void) {
+  NUMERIC_STATE_OF_C;
+  if (membership.job == NULL) return SHARDRT_OK;
+  int code = membership_check("shardrt_leave");
+  if (code < 0) return code;
+  if (is_resting_here() && strcmp(membership.sliced.caller, "shardrt_leave") != 0) (void)go_on(INFINITY);
+  return membership_call("shardrt_leave", leave, NULL);
+}
+
 void shardrt_abandon(void) {
   NUMERIC_STATE_OF_C;
+  if (is_resting_here()) cancel_resting();
   if (membership_check("shardrt_abandon") < 0) return;
   shardrt_job *job = membership.job;
-  job_break(job); /* what rests ends at once */
-  say_farewell();
+  say_farewell(true); /* what rests ends at once */
   shardrt_job_abandon(job);
   clear();
 }

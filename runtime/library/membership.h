@@ -10,9 +10,15 @@ int membership_check(const char *caller);
 /* The same, without a message. */
 bool membership_is_here(void);
 
+/* Makes a call of `caller` that may wait for other processes: in slices, where the job was joined so (options.slice).
+ * EAGAIN: it rests, and `caller` goes on with it when it comes here again. */
+int membership_call(const char *caller, int (*call)(void *context), void *context);
+/* Whose call rests; NULL: none does. */
+const char *membership_resting(void);
+
 /* Who is to hear that the job is being left, before it is: closes what belongs to it. */
 struct membership_guest {
-  void (*leave)(struct membership_guest *guest);
+  void (*leave)(struct membership_guest *guest, bool is_abandoned);
   struct membership_guest *next;
 };
 /* On the thread that joined. */

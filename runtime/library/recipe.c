@@ -119,6 +119,7 @@ static int make_loaders(struct open_recipe *self, const char *recipe, const stru
 static int run_recipe(struct open_recipe *self, const char *recipe, int argc, const char *const *argv) {
   int code = library_new(recipe, argc, argv, &self->library);
   if (code < 0) return code;
+  if (time_slice_deadline() != NULL) library_watch(&self->library, true);
   const struct library_arguments given = {.pointer = shardrt_joined(), .text = recipe};
   struct library_answer names;
   code = library_call(&self->library, "open", &given, &names);
@@ -134,8 +135,9 @@ static void end_library(struct open_recipe *self) {
 }
 
 /* The end of its loaders. A call that rests is gone on with: where the job is abandoned, it fails at once. */
-static void end_recipe(struct open_recipe *self) {
+static void end_recipe(struct open_recipe *self, bool is_abandoned) {
   if (resting == self) {
+    if (is_abandoned && !self->is_kept) time_slice_cancel(self->slice);
     if (!self->is_kept) time_slice_go(self->slice, INFINITY);
     shardrt_batch_free(self->batch);
     resting = NULL;
@@ -157,9 +159,9 @@ static void open_recipe_free(struct open_recipe *self) {
   alloc_free(self);
 }
 
-static void leave_job(struct membership_guest *guest) {
+static void leave_job(struct membership_guest *guest, bool is_abandoned) {
   struct open_recipe *self = (struct open_recipe *)guest;
-  end_recipe(self);
+  end_recipe(self, is_abandoned);
   if (atomic_fetch_sub(&self->owners, 1) == 1) open_recipe_free(self); /* its handles were closed on another thread */
 }
 
@@ -174,9 +176,12 @@ static int new_handle(struct open_recipe *opened, int number, shardrt_recipe **o
 
 /* Where a call rests that it is not. */
 static int check_resting(const char *caller, const struct open_recipe *self, int number) {
-  if (resting == NULL || (resting == self && self->next_loader == number)) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: a call of shardrt_next has returned SHARDRT_EAGAIN; it is called again first",
-                   caller);
+  const char *other = membership_resting();
+  if (other != NULL && strcmp(other, caller) == 0) return SHARDRT_OK;
+  if (other == NULL && resting != NULL && (resting != self || self->next_loader != number)) other = "shardrt_next";
+  if (other == NULL) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: a call of %s has returned SHARDRT_EAGAIN; it is called again first", caller,
+                   other);
 }
 
 /* Brings a call that rests in this recipe's Lua to its end, so that Lua can be asked; what came of it is kept. */
@@ -187,27 +192,42 @@ static void free_lua(struct open_recipe *self) {
   if (self->next_code < 0) self->message = alloc_text("%s", shardrt_error_message());
 }
 
-int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out) {
-  NUMERIC_STATE_OF_C;
-  int code = membership_check("shardrt_open");
-  if (code == SHARDRT_OK) code = check_resting("shardrt_open", NULL, -1);
-  if (code < 0) return code;
+/* The call of shardrt_open that is made; it may rest. */
+static struct opening {
+  const char *recipe;
+  int argc;
+  const char *const *argv;
+  shardrt_recipe **out;
+} opening;
+
+static int call_open(void *context) {
+  const struct opening *given = context;
   struct open_recipe *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->guest.leave = leave_job;
   atomic_init(&made->owners, 1); /* the job */
-  code = run_recipe(made, recipe, argc, argv);
-  if (code == SHARDRT_OK) code = new_handle(made, -1, out);
+  int code = run_recipe(made, given->recipe, given->argc, given->argv);
+  if (code == SHARDRT_OK) code = new_handle(made, -1, given->out);
+  library_watch(&made->library, false);
   if (code == SHARDRT_OK) {
     membership_add(&made->guest);
     return code;
   }
   char *message = alloc_text("%s", shardrt_error_message()); /* what ends may set another */
-  end_recipe(made);
+  end_recipe(made, false);
   open_recipe_free(made);
   if (message != NULL) error_set(code, "%s", message);
   alloc_free(message);
   return code;
+}
+
+int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out) {
+  NUMERIC_STATE_OF_C;
+  int code = membership_check("shardrt_open");
+  if (code == SHARDRT_OK) code = check_resting("shardrt_open", NULL, -1);
+  if (code < 0) return code;
+  if (membership_resting() == NULL) opening = (struct opening){recipe, argc, argv, out};
+  return membership_call("shardrt_open", call_open, &opening);
 }
 
 void shardrt_close(shardrt_recipe *recipe) {
@@ -219,7 +239,7 @@ void shardrt_close(shardrt_recipe *recipe) {
   /* The last handle: only the job has it now, and on another thread than the one that joined it does until it is left.
    */
   if (left == 1 && membership_is_here() && membership_remove(&self->guest)) {
-    leave_job(&self->guest);
+    leave_job(&self->guest, false);
     return;
   }
   if (left == 0) open_recipe_free(self); /* the job was left */

@@ -13,7 +13,9 @@
 #include "comm/program_api.h"
 
 /* Joins a job, or begins one alone, as shardrt_job_open. Nothing of the options is kept but the callbacks' context.
- * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. */
+ * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. EAGAIN, here and from shardrt_open
+ * and shardrt_leave: options.slice is over, and the same call goes on; meanwhile all other calls that belong to the
+ * thread are EINVAL, but shardrt_abandon, which ends it. */
 int shardrt_join(const shardrt_options *options);
 /* Leaves the job when all its processes have come here, and closes what is open. Whatever it returns, the process is
  * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. EFORMAT: another process or job read other

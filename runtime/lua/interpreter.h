@@ -45,6 +45,7 @@
   DO(lua_rawseti) \
   DO(lua_setallocf) \
   DO(lua_setfield) \
+  DO(lua_sethook) \
   DO(lua_settop) \
   DO(lua_toboolean) \
   DO(lua_tolstring) \
@@ -95,6 +96,7 @@ int lua_interpreter_open(void);
 #define lua_rawseti            lua_interpreter.lua_rawseti
 #define lua_setallocf          lua_interpreter.lua_setallocf
 #define lua_setfield           lua_interpreter.lua_setfield
+#define lua_sethook            lua_interpreter.lua_sethook
 #define lua_settop             lua_interpreter.lua_settop
 #define lua_toboolean          lua_interpreter.lua_toboolean
 #define lua_tolstring          lua_interpreter.lua_tolstring

@@ -48,6 +48,10 @@ struct comm_transport {
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. NULL: it
    * always does. */
   bool (*is_reachable)(void);
+  /* Whether all processes of the job that the options ask for have come to join it; never waits. It is asked until they
+   * have, then the job is opened; or nobody asks any more, until this process tries again. NULL: `open` does not wait
+   * for them. */
+  int (*meet)(const struct shardrt_options *options, bool *are_here);
   /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s
    * to give back. */
   int (*open)(const struct shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint);

@@ -251,10 +251,13 @@ void time_slice_rest(void) {
   errno = number;
 }
 
+bool time_slice_is_cancelled(void) {
+  return running != NULL && running->is_cancelled;
+}
+
 int time_slice_pause(void) {
-  if (running == NULL) return SHARDRT_OK;
-  if (!running->is_cancelled && time_slice_due()) time_slice_rest();
-  return running->is_cancelled ? error_set(SHARDRT_ECOMM, "the job was abandoned") : SHARDRT_OK;
+  if (!time_slice_is_cancelled() && time_slice_due()) time_slice_rest();
+  return time_slice_is_cancelled() ? error_set(SHARDRT_ECOMM, "the job was abandoned") : SHARDRT_OK;
 }
 
 int64_t time_slice_away(void) {

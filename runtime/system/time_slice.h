@@ -31,6 +31,8 @@ void time_slice_cancel(struct time_slice *slice);
 /* Rests where the time of the slice that runs here is over, and returns 0; also where none runs. ECOMM: the call was
  * cancelled, and gives up. For what computes long, too. */
 int time_slice_pause(void);
+/* Whether it was. */
+bool time_slice_is_cancelled(void);
 /* Whether the time of the slice that runs here is over; false where none runs. */
 bool time_slice_due(void);
 /* When it is, by CLOCK_MONOTONIC. NULL: no slice runs here. Borrowed, until the next time_slice_rest. */

@@ -174,7 +174,8 @@ static void test_pool(int32_t workers) {
       rest(0.001);
     }
     CHECK(atomic_load(&p.ran) == (int)(p.round + 1) * TASKS);
-    CHECK(p.round == 2 ? slices == 1 && p.away == 0 : slices > 3 && p.away >= 900000 * (int64_t)(slices - 1));
+    CHECK(p.round == 2 ? slices == 1 && p.away == 0
+                       : slices > (workers == 0 ? TASKS / 2 : 1) && p.away >= 900000 * (int64_t)(slices - 1));
     CHECK(p.code == (p.round == 1 ? SHARDRT_EFORMAT : SHARDRT_OK));
     if (p.round == 1) CHECK(strcmp(shardrt_error_message(), "task 5 failed") == 0);
   }
@@ -334,7 +335,7 @@ static void test_missing(bool is_abandoned) {
   int slices = 0;
   while ((!is_abandoned || slices < 5) && !time_slice_go(slice, 0.02)) slices++;
   if (is_abandoned) {
-    job_break(c.job);
+    time_slice_cancel(slice);
     CHECK(time_slice_go(slice, INFINITY) && c.code == SHARDRT_ECOMM);
     CHECK(strcmp(c.message, "letters: the job was abandoned") == 0);
     CHECK(shardrt_barrier(c.job, "more") == SHARDRT_ECOMM);

@@ -67,6 +67,49 @@ describe("the processes of a program", function()
     assert.equal(0, C.shardrt_leave(), message())
   end)
 
+  it("join, open and leave in slices, and may give up in each", function()
+    local options, out = ffi.new "shardrt_options", ffi.new "shardrt_recipe *[1]"
+    C.shardrt_options_init(options)
+    options.devices, options.platform, options.timeout, options.slice = 1, "host", 60, own == 0 and 0.02 or 0
+    -- The other process is late; this one gives up, if it is told to, and counts how often it was called again.
+    local function sliced(call, gives_up)
+      if own == 1 then ffi.C.usleep(300000) end
+      local again, code = 0, C.SHARDRT_EAGAIN
+      while code == C.SHARDRT_EAGAIN do
+        code = call()
+        if code == C.SHARDRT_EAGAIN then
+          again = again + 1
+          if gives_up and again == 3 then return C.shardrt_abandon() end
+          if C.shardrt_joined() ~= nil then
+            assert.equal(C.SHARDRT_EINVAL, C.shardrt_allreduce(nil, 0, C.SHARDRT_FLOAT32, nil, "data"))
+            expect.contains(message(), "has returned SHARDRT_EAGAIN; it is called again first")
+          end
+        end
+      end
+      assert.equal(0, code, message())
+      assert.is_true(own == 1 or again >= 3, again)
+    end
+    local function join_in_slices() return C.shardrt_join(options) end
+    if own == 0 then sliced(join_in_slices, true) end
+    sliced(join_in_slices)
+    sliced(function() return C.shardrt_open(path, 0, nil, out) end)
+    local batch = ffi.new "shardrt_batch *[1]"
+    assert.equal(1, C.shardrt_next(out[0], -1, batch), message())
+    C.shardrt_batch_free(batch[0])
+    C.shardrt_close(out[0])
+    sliced(C.shardrt_leave)
+    for _, call in ipairs { function() return C.shardrt_open(path, 0, nil, out) end, C.shardrt_leave } do
+      sliced(join_in_slices)
+      if own == 0 then
+        sliced(call, true)
+      else
+        C.shardrt_abandon()
+      end
+      assert.is_true(C.shardrt_joined() == nil)
+      shardrt.sync_global_devices "both have left"
+    end
+  end)
+
   it("hear of one that is missing, leave, and join again", function()
     join(1)
     local recipe, out = open(), ffi.new "shardrt_batch *[1]"

@@ -61,6 +61,9 @@ static struct {
   int endpoints; /* that are open */
   bool is_lost;  /* one was abandoned, and all processes met nowhere since: MPI's end would wait for what nobody does */
   struct comm_endpoint *left; /* those that were abandoned, with something under way */
+  bool is_meeting;            /* a barrier is under way, */
+  MPI_Comm meeting_of;        /* on this communicator; who tries to join again goes on with it */
+  MPI_Request meeting;
 } process;
 
 static int mpi_error(const char *doing, int code) {
@@ -255,6 +258,24 @@ static void mpi_leave_behind(struct comm_endpoint *endpoint, void *room) {
 /* ---- joining ------------------------------------------------------------------------------------------------------
  */
 
+/* By a barrier, as MPI_Comm_dup cannot be waited for politely. */
+static int mpi_meet(const shardrt_options *options, bool *are_here) {
+  MPI_Comm all;
+  int code = mpi_communicator(options, &all), done = 0;
+  if (code < 0) return code;
+  if (!process.is_meeting || process.meeting_of != all) {
+    code = MPI_Ibarrier(all, &process.meeting);
+    if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
+    process.is_meeting = true;
+    process.meeting_of = all;
+  }
+  code = MPI_Test(&process.meeting, &done, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
+  process.is_meeting = !done;
+  *are_here = done != 0;
+  return SHARDRT_OK;
+}
+
 static int mpi_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **out) {
   MPI_Comm all;
   int code = mpi_communicator(options, &all);
@@ -436,6 +457,7 @@ static const struct comm_transport comm_mpi = {
     .name = "mpi",
     .has_notes = true,
     .is_reachable = mpi_is_reachable,
+    .meet = mpi_meet,
     .open = mpi_open,
     .gather = mpi_gather,
     .fold = mpi_fold,

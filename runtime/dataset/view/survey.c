@@ -1,6 +1,7 @@
 #include "dataset/view/survey.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "comm/job.h"
 #include "system/machine.h"
 #include "system/team.h"
+#include "system/time_slice.h"
 
 enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
 
@@ -19,6 +21,7 @@ struct survey_share {
   const struct survey *survey;
   int64_t first, count;
   char *found;
+  atomic_bool given_up;
   pthread_mutex_t lock;   /* guards all below */
   struct reader *readers; /* one for each thread, */
   struct reader **idle;   /* of which these are free */
@@ -62,12 +65,12 @@ static void look_at_chunk(void *context, int64_t chunk) {
 
 /* ---- together --------------------------------------------------------------------------------------------------- */
 
-/* Lets the threads look for at most `seconds`; false: nothing is left. This thread does not help: one chunk may take
- * longer than the others wait. */
+/* Lets the threads look for at most `seconds`, or until the slice that runs here is cancelled; false: nothing is left.
+ * This thread does not help: one chunk may take longer than the others wait. */
 static bool look_for(struct team *team, double seconds) {
   const double end = shardrt_clock() + seconds;
   while (team_left(team) > 0) {
-    if (shardrt_clock() >= end) return true;
+    if (shardrt_clock() >= end || time_slice_pause() < 0) return true;
     nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
   }
   return false;
@@ -105,9 +108,10 @@ static int look_at_share(struct survey_share *self, struct team *team) {
   team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
   int code = SHARDRT_OK;
   if (job_is_alone(job))
-    while (look_for(team, 1)) continue;
+    while (look_for(team, 1) && code == SHARDRT_OK) code = time_slice_pause();
   else
     code = look_together(self, team, job);
+  atomic_store(&self->given_up, code < 0);
   team_stop(team);
   return code;
 }
@@ -120,6 +124,7 @@ static int prepare_share(struct survey_share *self, int32_t threads, int64_t roo
   self->idle = alloc_array(n, sizeof(struct reader *));
   if (self->idle == NULL) return ALLOC_FAILED;
   while (self->nidle < threads) {
+    self->readers[self->nidle].given_up = &self->given_up;
     self->idle[self->nidle] = &self->readers[self->nidle];
     self->nidle++;
   }
