@@ -14,8 +14,8 @@ local HELP = [[
 usage: shardrt report [-o PAGE] TRACE...
 
 Writes one page about a job, of what `shardrt --trace TRACE` recorded of it: samples a second and the share of waiting
-over the steps, where the time of each process goes, and how many bytes each took. A job that failed leaves a trace of each
-process: give them all. `shardrt --report PAGE recipe.lua` knows more: layouts, and what was skipped.
+over the steps, where the time of each process goes, and how many bytes each took. A job that failed leaves a trace of
+each process: give them all. `shardrt --report PAGE recipe.lua` knows more: layouts, and what was skipped.
 
   -o PAGE                the page; report.html by default
   --help                 print and end
