@@ -51,11 +51,18 @@ int shardrt_gather_texts(shardrt_job *job, const char *what, const char *text, s
   }
   struct texts self = {.own = text, .bytes = strlen(text) + 1};
   const struct gather_to_first c = {.give = give_text, .take = take_text, .context = &self, .room = room};
+  shardrt_buffer *made = NULL;
   code = gather_to_first_run(job, &c, what);
-  if (code == SHARDRT_OK) alloc_free(room); /* else a message may still use it */
-  if (code == SHARDRT_OK && self.is_lost) code = ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = shardrt_buffer_new(self.length, out);
-  if (code == SHARDRT_OK && self.length > 0) memcpy(shardrt_buffer_data(*out), self.all, self.length);
+  if (code == SHARDRT_OK) {
+    alloc_free(room); /* else a message may still use it */
+    code = self.is_lost ? ALLOC_FAILED : shardrt_buffer_new(self.length, &made);
+    if (code == SHARDRT_OK && self.length > 0) memcpy(shardrt_buffer_data(made), self.all, self.length);
+    code = shardrt_check_outcome(job, what, code);
+  }
   alloc_free(self.all);
+  if (code == SHARDRT_OK)
+    *out = made;
+  else
+    shardrt_buffer_free(made);
   return code;
 }

@@ -18,7 +18,7 @@ int shardrt_trace_start(shardrt_job *job, const char *path, shardrt_trace **out)
 int shardrt_trace_finish(shardrt_trace *trace);
 
 /* The texts of all processes, each with its NUL, process 0's first: in process 0; elsewhere *out has no bytes. Every
- * process must call it, with the same `what`; a text may have any length. ENOMEM in process 0 is its own. */
+ * process must call it, with the same `what`; a text may have any length. ENOMEM, in all. */
 int shardrt_gather_texts(shardrt_job *job, const char *what, const char *text, shardrt_buffer **out);
 
 #endif

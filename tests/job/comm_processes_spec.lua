@@ -43,6 +43,26 @@ describe("jobs in several processes", function()
 end)
 
 describe("a job of several processes", function()
+  it("brings texts of any length to process 0, in their order, whatever runs out of memory", function()
+    local text = ("%d"):format(job.process_index):rep(job.process_index * 300000)
+    local out, n, code = ffi.new "shardrt_buffer *[1]", 0
+    repeat
+      n = n + 1
+      C.shardrt_alloc_fail_at(n)
+      code = C.shardrt_gather_texts(current.job, "texts", text, out)
+      assert(code == 0 or code == C.SHARDRT_ENOMEM)
+    until code == 0
+    C.shardrt_alloc_fail_at(0)
+    assert.is_true(n > 2)
+    local expected = {}
+    for p = 0, job.process_index == 0 and count - 1 or -1 do
+      expected[p + 1] = ("%d"):format(p):rep(p * 300000) .. "\0"
+    end
+    local got = ffi.string(C.shardrt_buffer_data(out[0]), C.shardrt_buffer_bytes(out[0]))
+    C.shardrt_buffer_free(out[0])
+    assert.is_true(got == table.concat(expected)) -- not to be printed
+  end)
+
   it("gathers from all, small and in pieces", function()
     assert.same({ tonumber(os.getenv "OMPI_COMM_WORLD_SIZE"), 2 }, { count, job.devices_per_process })
     for _, bytes in ipairs { 0, 1, 240, 241, 5000, 2 ^ 24 + 12345 } do

@@ -150,7 +150,7 @@ describe("a launcher", function()
     end
   end)
 
-  it("that only gave an allocation for several is told to a process that does not use it", function()
+  it("that only gave an allocation for several is told to a process that does not use it; `run` does", function()
     local batch = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_LOCALID=0 "
     for _, case in ipairs {
       { "SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2", "SLURM_NTASKS is 4" },
@@ -158,7 +158,13 @@ describe("a launcher", function()
       { "SLURM_NTASKS=4 SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1", "SLURM_NTASKS is 4" }, -- salloc's shell
     } do
       local variables, count = batch .. case[1], case[2]:match "%d+"
-      for _, words in ipairs { mpi.program(), mpi.program() .. " run" } do
+      local has_tasks = case[1]:find("SLURM_NTASKS", 1, true) ~= nil
+      if has_tasks then
+        local result = start(variables .. " OMPI_MCA_ras=^slurm OMPI_MCA_plm=^slurm", mpi.program() .. " run")
+        runs(result, tonumber(count), variables)
+        assert.equal("", result.stderr)
+      end
+      for _, words in ipairs { mpi.program(), not has_tasks and mpi.program() .. " run" or nil } do
         local result = start(variables, words)
         runs(result, 1, variables)
         assert.equal(1, #lines_of(result.stderr), result.stderr)

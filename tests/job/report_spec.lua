@@ -44,7 +44,7 @@ local head = [[
 ]]
 
 -- Names that must be escaped, a record that cannot be read, a filter, a rest that is dropped, a loader for each epoch,
--- one that moves its batches, and one that is never asked.
+-- one that moves its batches, one that tries ways in turn, and one that is never asked.
 local job = head .. [[
   local source = shardrt.source.jsonl(arg[1] .. "/a<b>&'.jsonl", {
     fields = { ["x<y>&"] = { "float32", { 2 } }, n = "int64" }, on_bad_record = "skip",
@@ -63,6 +63,10 @@ local job = head .. [[
     for _ in one do end
     tell("pass", one)
   end
+  local auto = shardrt.loader { source = shardrt.source.array { x = nd.zeros({ 1024, 4 }, "float32") }, batch_size = 8,
+    epochs = 1, pipeline = "auto", sharding = shardrt.NamedSharding(shardrt.make_mesh({ 4 }, { "d" }), shardrt.P()) }
+  for _ in auto do end
+  tell("auto", auto)
   shardrt.loader { source = shardrt.source.array { x = nd.zeros({ 16 }, "int8") }, batch_size = 8 }
 ]]
 
@@ -150,10 +154,11 @@ describe("a job's report and metrics", function()
     assert.equal(recipe, page.title)
     assert.truthy(page.job:find("2 processes with 2 devices each (host)", 1, true), page.job)
     assert.truthy(page.job:find("ended in order", 1, true), page.job)
-    assert.equal(3, #page.loaders)
-    local read, pass, idle = unpack(page.loaders)
+    assert.equal(4, #page.loaders)
+    local read, pass, auto, idle = unpack(page.loaders)
     check_rows(read, told, "files")
     check_rows(pass, told, "pass")
+    check_rows(auto, told, "auto")
     assert.is_true(tonumber(pass.rows[1].received) > 0)
     assert.truthy(pass.text:find("and 2 more that the line made", 1, true))
     assert.truthy(idle.text:find("gave no batch", 1, true))
@@ -165,13 +170,13 @@ describe("a job's report and metrics", function()
       { read.items[1], read.items[2], read.items[3] })
     assert.truthy(read.items[4]:find("sample 7: ", 1, true) and read.items[4]:find("a<b>&'.jsonl", 1, true))
     assert.truthy(pass.text:find "Nothing%.%s*$")
-    for process = 0, 1 do check_metrics(process, told, { files = read.where, pass = pass.where }) end
+    for process = 0, 1 do check_metrics(process, told, { files = read.where, pass = pass.where, auto = auto.where }) end
     -- The trace has the same numbers; what makes one loader each there is not put together.
     result = mpi.shell(("%s report -o %s/t.html %s/t.json"):format(mpi.program(), folder, folder))
     assert.equal(0, result.status, result.output)
     local traced = read_page(folder .. "/t.html")
     assert.truthy(traced.job:find("2 processes with 2 devices each; ", 1, true), traced.job)
-    assert.equal(4, #traced.loaders)
+    assert.is_true(#traced.loaders > 4)
     for i, row in ipairs(traced.loaders[1].rows) do
       for _, name in ipairs { "process", "host", "read", "received", "samples", "steps" } do
         assert.equal(read.rows[i][name], row[name], name)

@@ -202,6 +202,28 @@ describe("shardrt run --restarts", function()
     assert.truthy(result.stdout:find(("6 %s nil"):format(folder), 1, true), result.output)
   end)
 
+  -- With a mpirun of our own, which ends as it is told, and notes how many processes it is to start.
+  it("knows a process that was killed from a host that was lost and from a mpirun that was killed", function()
+    local function ends(how)
+      local script = ("#!/bin/sh\necho run with $2\n%s\n"):format(how)
+      assert.equal(0, mpi.shell(("chmod 755 %s"):format(files.write(folder, "mpirun", script))).status)
+      local recipe = files.write(folder, "recipe.lua", "")
+      local words = ("PATH=%s:$PATH %s run -n 3 --restarts 2 --min 1 %s"):format(folder, mpi.program(), recipe)
+      local result = mpi.shell(words)
+      local runs = {}
+      for count in result.stdout:gmatch "run with (%d)" do runs[#runs + 1] = count end
+      return result.status, table.concat(runs, " "), result.stderr:match "shardrt run: ([^;\n]*)"
+    end
+    local function told(...) return { ... } end
+    assert.same({ 137, "3 2 1", "a process was ended by signal 9 (Killed)" }, told(ends "exit 137"))
+    assert.same({ 192, "3 2 1", "a process was ended by signal 64 (Real-time signal 30)" }, told(ends "exit 192"))
+    -- What fails twice in the same way goes on with fewer.
+    assert.same({ 193, "3 3 2", "the job ended with status 193" }, told(ends "exit 193"))
+    assert.same({ 205, "3 3 2", "the job ended with status 205" }, told(ends "exit 205"))
+    assert.same({ 137, "3 3 2", "mpirun was ended by signal 9 (Killed)" }, told(ends "kill -9 $$"))
+    assert.same({ 85, "3" }, told(ends "exit 85"))
+  end)
+
   -- Sends a signal to the launcher when the job runs; returns its status, and which processes are there a while later.
   local function stop(signal)
     local recipe = files.write(folder, "recipe.lua", head .. [[

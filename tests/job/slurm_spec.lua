@@ -69,6 +69,31 @@ describe("under Slurm", function()
     error(("%d times %q did not come in:\n%s"):format(count, pattern, text))
   end
 
+  it("says in one line what a forgotten --mpi is, and once what goes wrong", function()
+    local recipe = files.write(folder, "fails.lua", "error 'no luck'")
+    for words, expected in pairs {
+      ["srun -n 4"] = "srun did not join them; use srun --mpi=pmix -n 4 shardrt",
+      ["srun --mpi=pmix -n 4"] = "all 4 processes: " .. recipe .. ":1: no luck",
+    } do
+      local result = slurm(("%s shardrt --platform host %s"):format(words, recipe))
+      assert.is_true(result.status ~= 0)
+      local own = {}
+      for line in result.output:gmatch "[^\n]+" do
+        if not line:match "^srun: " and not line:match "^slurmstepd: " then own[#own + 1] = line end
+      end
+      assert.is_true(#own <= 2, result.output) -- a shell may say "Killed"
+      assert.truthy(own[1]:find(expected, 1, true), result.output)
+    end
+  end)
+
+  it("tells `shardrt run` how many processes a batch job is for", function()
+    local source = 'local shardrt = require "shardrt" shardrt.say("hello of %d", shardrt.process_count())'
+    local recipe, out = files.write(folder, "hello.lua", source), folder .. "/hello"
+    local commands = ("shardrt run --platform host %s; shardrt run -n 1 --platform host %s"):format(recipe, recipe)
+    submit(("-W -N 1 -n 2 -o %s --wrap '%s'"):format(out, commands))
+    assert.equal("hello of 2\nhello of 1\n", files.slurp(out))
+  end)
+
   it("gives way three times and ends as if nothing had been", function()
     local script = files.slurp("docs/slurm.md"):match "under a Slurm of its own %-%->\n```sh\n(.-)\n```"
     local here = script:gsub(" checkpoints\n", (" %s/checkpoints\n"):format(folder))
