@@ -31,6 +31,9 @@ $(OPTIONAL): C_FLAGS += $(MISSING)
 $(BUILD)/base/libraries.o: C_FLAGS += -DSHARDRT_BUILT_IN='"$(BUILT_IN)"' -DSHARDRT_MPI='"$(MPI_BUILT)"'
 $(BUILD)/libraries.mk: $(BUILD)/config.mk ;
 
+# What clang says of vectors' "a | b ? c : d", and of functions that asserts call.
+WARNINGS += $(if $(findstring clang,$(CC)),-Wno-bitwise-conditional-parentheses -Wno-bitwise-instead-of-logical -Wno-unused-function)
+
 $(BUILD)/found: $(BUILD)/libraries.mk
 	@[ -z "$(NEEDED)" ] || { echo "missing:$(NEEDED); the table names their packages, \`make deps\` installs Debian's"; exit 1; }
 	@touch $@

@@ -17,4 +17,6 @@ tarball-only: $(WHEEL_TOOLS)/installed
 
 test-tarball: tarball
 	$(call install_for,tarball)
-	sh make/test_tarball.sh $(TARBALL) $(BUILD)/debian
+	sh make/test_tarball.sh $(TARBALL) $(DEBIANS)
+# Outside of the tree, which find goes through.
+DEBIANS ?= /var/tmp/shardrt-debian

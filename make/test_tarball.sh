@@ -6,6 +6,8 @@ tarball=$1 folder=$2
 
 [ "$(id -u)" = 0 ] || { echo "make test-tarball needs root: it makes a Debian 12 and a 13 of their own, by debootstrap and chroot"; exit 1; }
 
+mkdir -p "$folder"
+
 # In the system of a suite, with /proc, /sys and /dev.
 inside() {
   root=$folder/$1
@@ -21,11 +23,11 @@ for suite in bookworm trixie; do
   root=$folder/$suite
   if [ ! -e "$root/made" ]; then
     rm -rf "$root"
-    debootstrap --variant=minbase "$suite" "$root" > "$folder-$suite.log"
+    debootstrap --variant=minbase "$suite" "$root" > "$folder/$suite.log"
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     cp /etc/apt/apt.conf.d/*proxy* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
     inside $suite 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openmpi-bin environment-modules' \
-      >> "$folder-$suite.log" 2>&1
+      >> "$folder/$suite.log" 2>&1
     touch "$root/made"
   fi
   rm -rf "$root/any where"

@@ -90,10 +90,49 @@ describe("a shardrt without libraries", function()
 end)
 
 describe("the Makefile", function()
-  it("knows which libraries it may leave out", function()
-    local folder = mpi.folder()
-    local result = mpi.shell(("%s make -n BUILD=%s/build WITHOUT=nothing"):format(CLEAN, folder))
-    mpi.remove(folder)
+  local folder
+  before_each(function() folder = mpi.folder() end)
+  after_each(function() mpi.remove(folder) end)
+
+  -- Looks for libraries in a build folder of its own; returns what it says, and what it notes.
+  local function look(words)
+    local result = mpi.shell(("%s make -n %s BUILD=%s/build %s/build/found"):format(CLEAN, words, folder, folder))
+    local noted = mpi.shell(("cat %s/build/libraries.mk 2>/dev/null"):format(folder)).stdout
+    return result, noted
+  end
+
+  it("knows which libraries it may leave out, and which MPI it may be asked for", function()
+    local result = look "WITHOUT=nothing"
     assert.truthy(result.status ~= 0 and result.stderr:find('no library "nothing"', 1, true), result.output)
+    result = look "MPI=nothing"
+    assert.truthy(result.status ~= 0 and result.stderr:find('MPI is "nothing"', 1, true), result.output)
+    local _, noted = look "MPI=mpich WITHOUT='hdf5 curl'"
+    assert.truthy(noted:find "\nMPI_BUILT := MPICH and its like %(libmpi.so.12%)\n", noted)
+    assert.truthy(noted:find("\nMISSING := -DSHARDRT_WITHOUT_HDF5 -DSHARDRT_WITHOUT_CURL\n", 1, true), noted)
+  end)
+
+  it("says what is missing, with the packages that hold it", function()
+    local result, noted = look "CC=false"
+    assert.truthy(result.stdout:find "\nLuaJIT +missing +libluajit%-5.1%-dev +luajit%-devel ", result.output)
+    assert.truthy(result.stdout:find "\nHDF5 %(libhdf5%) +missing +libhdf5%-dev +hdf5%-devel ", result.output)
+    assert.truthy(noted:find "\nNEEDED := LuaJIT zlib\n", noted)
+  end)
+
+  it("installs for the demo what that needs, and nothing that is for tests", function()
+    local said = mpi.shell(CLEAN .. " make -n deps-demo").stdout
+    local packages = assert(said:match "for package in ([^;]+);", said) .. " "
+    for _, name in ipairs { "gcc", "luajit", "libhdf5-dev", "dataset-fashion-mnist" } do
+      assert.truthy(packages:find(name .. " ", 1, true), packages)
+    end
+    for _, name in ipairs { "nginx-light", "valgrind", "lua-busted", "libmpich-dev", "python3-numpy" } do
+      assert.is_nil(packages:find(name .. " ", 1, true), packages)
+    end
+  end)
+
+  it("makes the tarball that the container takes", function()
+    local version = mpi.shell(mpi.program() .. " --version").stdout:match "^shardrt (%S+)"
+    local name = ("dist/shardrt-%s-linux-x86_64.tar.xz"):format(version)
+    local definition = files.slurp "examples/apptainer/shardrt.def"
+    assert.truthy(definition:find("\n    " .. name .. " ", 1, true), name)
   end)
 end)
