@@ -102,7 +102,7 @@ class Batches(IterableDataset["dict[str, Tensor]"]):  # pyright: ignore
     def _epoch(self) -> Iterator[dict[str, Any]]:
         for batch in self._loader:
             is_last = self._loader.next_row() == 0
-            yield {name: tensor(array) for name, array in batch.items()}
+            yield {name: tensor(batch[name]) for name in batch}
             if is_last:
                 return
 
