@@ -67,7 +67,7 @@ def _of_shard(shard: Shard) -> Any:
     if not _HAS_BOOL and shard.dtype.name == "bool":
         return _of_bytes(shard).view(torch.bool).view(shard.shape)
     try:
-        # On the host there is no stream to ask for: the capsule alone takes half the time of the whole protocol.
+        # On the host there is no stream to ask for: the capsule alone is faster than the whole protocol.
         return _of_capsule(shard.__dlpack__()) if shard.is_on_host else torch.from_dlpack(shard)
     except RuntimeError as problem:
         raise TypeError(f"PyTorch {torch.__version__} takes no {shard!r}: {problem}; cast it in the recipe") from problem
