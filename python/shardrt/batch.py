@@ -38,7 +38,7 @@ class Batch(Mapping[str, Array]):
         return id(self)
 
     def __repr__(self) -> str:
-        return f"Batch({', '.join(repr(array) for array in self.values())})"
+        return "Batch(" + ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in self.items()) + ")"
 
     def __del__(
         self, is_forked: Callable[[], bool] = job.is_forked, free: Callable[..., None] = library.batch_free

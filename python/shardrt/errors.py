@@ -1,4 +1,7 @@
-"""What shardrt raises: the code and the message of the library's functions."""
+"""What shardrt raises: the code and the message of the library's functions, as classes that are Python's own, too."""
+
+import os
+from errno import EACCES, EISDIR, ENOENT, EPERM
 
 from shardrt import library
 
@@ -18,6 +21,10 @@ class Error(Exception):
         return str(self.args[0])
 
 
+class Invalid(Error, ValueError):
+    pass
+
+
 class OutOfMemory(Error, MemoryError):
     pass
 
@@ -28,6 +35,18 @@ class Overflow(Error, OverflowError):
 
 class FileError(Error, OSError):
     pass
+
+
+class NotFound(FileError, FileNotFoundError):
+    errno = ENOENT
+
+
+class NotPermitted(FileError, PermissionError):
+    errno = EACCES
+
+
+class IsFolder(FileError, IsADirectoryError):
+    errno = EISDIR
 
 
 class FormatError(Error, ValueError):
@@ -46,11 +65,24 @@ class Stopped(Error):
     """A process was asked to end the job. All are told so before the same batch, once; the loop can go on."""
 
 
-class UnknownLoader(Error, KeyError):
+class Mismatch(Error, RuntimeError):
+    """Processes, or replicas, are not alike."""
+
+
+class NoData(Error, RuntimeError):
+    """Another process has what was asked for."""
+
+
+class DeviceError(Error, RuntimeError):
+    pass
+
+
+class UnknownLoader(Invalid, KeyError):
     pass
 
 
 _CLASSES: dict[str, type[Error]] = {
+    "EINVAL": Invalid,
     "ENOMEM": OutOfMemory,
     "EOVERFLOW": Overflow,
     "EIO": FileError,
@@ -58,7 +90,30 @@ _CLASSES: dict[str, type[Error]] = {
     "ETIMEOUT": Timeout,
     "ECOMM": CommunicationError,
     "ESTOP": Stopped,
+    "EMISMATCH": Mismatch,
+    "EDATA": NoData,
+    "EDEVICE": DeviceError,
 }
+
+# One code stands for all that befalls files: what it was is in the message, in the system's words or a server's answer,
+# also where another process had to do with the file.
+_REASONS: list[tuple[str, type[FileError]]] = [
+    (os.strerror(ENOENT), NotFound),
+    (os.strerror(EACCES), NotPermitted),
+    (os.strerror(EPERM), NotPermitted),
+    (os.strerror(EISDIR), IsFolder),
+    ("the server answers 404", NotFound),
+    ("the server answers 401", NotPermitted),
+    ("the server answers 403", NotPermitted),
+]
+
+
+def error_of(code: int, message: str) -> Error:
+    """The error that a code and a message are in Python."""
+    kind = _CLASSES.get(library.name_of_error(code), Error)
+    if kind is FileError:
+        kind = next((one for words, one in _REASONS if words in message), kind)
+    return kind(message, code)
 
 
 # What a transport's function raised, until the call of the library that it ended is known to have failed.
@@ -74,7 +129,7 @@ def failure(code: int) -> BaseException:
         return cause  # Ctrl-C
     if cause is not None:
         message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
-    error = _CLASSES.get(library.name_of_error(code), Error)(message, code)
+    error = error_of(code, message)
     error.__cause__ = cause
     return error
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shardrt.array import Array, Shard
-from shardrt.errors import Error
+from shardrt.errors import Invalid
 from shardrt.transport import Transport, meet
 
 if TYPE_CHECKING:  # types are complete where JAX is installed; "ignore" is for where it is not
@@ -36,7 +36,7 @@ def global_array(array: Array, sharding: Sharding) -> JaxArray:  # pyright: igno
     _check_dtype(array)
     shards: dict[_Box, list[Shard]] = {}
     for shard in array.shards:
-        shards.setdefault(tuple((along.start, along.stop) for along in shard.index), []).append(shard)
+        shards.setdefault(shard.box, []).append(shard)
     wanted = _wanted(sharding, array.shape)
     for device, box in wanted.items():
         if box not in shards:
@@ -65,7 +65,7 @@ def _check_dtype(array: Array) -> None:
 def _put(same: list[Shard], device: Any) -> Any:
     """One of several replicas on a device. JAX takes numpy's memory as it is where it computes on the host; DLPack
     would lead to its first device there."""
-    if same[0].__dlpack_device__()[0] == 1:
+    if same[0].is_on_host:
         return jax.device_put(np.asarray(same[0]), device)
     near = [shard for shard in same if shard.__dlpack_device__()[1] == device.local_hardware_id]
     return jax.device_put(jax.dlpack.from_dlpack((near or same)[0]), device)
@@ -91,7 +91,7 @@ def transport() -> Transport:
     """A job of all processes of JAX, whose ranks are jax.process_index(), over the key-value store of jax.distributed.
     Every process opens the recipe with it."""
     if _client() is None:
-        raise Error(
+        raise Invalid(
             "shardrt.jax.transport() gathers over jax.distributed: call jax.distributed.initialize first; "
             'transport="alone" is a job of this process only'
         )
@@ -110,7 +110,10 @@ class _Store:
         self.client, self.prefix = client, prefix
 
     def add(self, key: str, count: int) -> int:
-        return self.client.key_value_increment(self.prefix + key, count)
+        number = int(self.find(key) or 0) + count  # JAX's own function for this is not in 0.7 yet
+        if count != 0:
+            self.set(key, str(number).encode())
+        return number
 
     def set(self, key: str, value: bytes) -> None:
         self.client.key_value_set_bytes(self.prefix + key, value, allow_overwrite=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from shardrt import library
-from shardrt.errors import Error, check
+from shardrt.errors import Invalid, check, error_of
 from shardrt.transport import Calls, Transport
 
 _TRANSPORTS = {"auto": 0, "alone": 1}  # SHARDRT_TRANSPORT_…
@@ -122,7 +122,7 @@ def _join(job: Job) -> None:
     transport = options.transport or "auto"
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:
-            raise Error(
+            raise Invalid(
                 'transport is "auto" or "alone", shardrt.torch.transport(), shardrt.jax.transport() or another '
                 f"shardrt.Transport, not {transport!r}"
             )
@@ -152,10 +152,10 @@ def _check_others() -> None:
     name, count = _others()
     if count > 1 and library.job_info(library.joined()).contents.process_count == 1:
         library.abandon()
-        raise Error(
+        raise error_of(
+            library.ECOMM,
             f"{name}.distributed has {count} processes, but shardrt finds this one alone; use shardrt.open(…, "
             f'transport=shardrt.{name}.transport()), or transport="alone" for all rows in each',
-            library.ECOMM,
         )
 
 
@@ -176,14 +176,14 @@ def _check_options(job: Job, options: Options) -> None:
     for name in (field.name for field in fields(options)):
         value, has = getattr(options, name), getattr(job.options, name)
         if value is not None and value != has:
-            raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has!r}; close it first")
+            raise Invalid(f"{name}={value!r}: another recipe is open in a job with {name}={has!r}; close it first")
 
 
 def enter(options: Options, recipe: object) -> Job:
     """The current job, or a new one, with one recipe more."""
     global _current, _process
     if is_forked():
-        raise Error("this process was forked from one that opened a recipe; num_workers=0: shardrt has its own threads")
+        raise Invalid("this process was forked from one that opened a recipe; num_workers=0: shardrt has its own threads")
     if _current is not None and not _current.recipes:  # they were collected, and not closed
         _current.leave()
     if _current is None:

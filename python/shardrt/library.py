@@ -78,8 +78,10 @@ def _places() -> list[str]:
     return [str(path) for path in [*beside, *inside] if path.is_file()] + [NAME]
 
 
+place = _places()[0]  # the library's file, or its name for the system to look up
+
+
 def _load() -> ctypes.CDLL:
-    place = _places()[0]
     try:
         return ctypes.CDLL(place, mode=ctypes.RTLD_LOCAL)
     except OSError as problem:

@@ -10,7 +10,7 @@ from typing import Any
 
 from shardrt import job, library
 from shardrt.batch import Batch
-from shardrt.errors import Error, UnknownLoader, check
+from shardrt.errors import Error, Invalid, UnknownLoader, check
 from shardrt.transport import Transport
 
 
@@ -25,9 +25,11 @@ class _Opened:
         out = ctypes.c_void_p()
         self.handles: dict[str, ctypes.c_void_p] = {"": out}
         self.batches: dict[str, Batch | None] = {}  # of each loader the one that was asked for and has not arrived yet
+        self.has_given: set[str] = set()  # the loaders that gave a batch since they were opened or set to a state
         self.resting: str | None = None  # the loader whose call of shardrt_next may rest between two slices
         self.itself: weakref.ref[_Opened] = weakref.ref(self)
         _finish()
+        self.path = os.fspath(path)
         self.job = job.enter(options, self)
         try:
             check(library.in_slices(library.recipe_open, file, len(words), words, ctypes.byref(out)))
@@ -37,7 +39,7 @@ class _Opened:
 
     def get(self, name: str) -> ctypes.c_void_p:
         if not self.handles:
-            raise Error("the recipe was closed")
+            raise Invalid("the recipe was closed")
         out = self.handles.get(name)
         if out is None or out.value is None:
             out = self.handles[name] = ctypes.c_void_p()
@@ -104,19 +106,34 @@ def _finish(opened: _Opened | None = None, name: str = "") -> None:
 class _Batches(Iterator[Batch]):
     """The batches of a loader, from where it stands to the end of its epochs."""
 
-    __slots__ = ("_name", "_opened")
+    __slots__ = ("_is_begun", "_name", "_opened")
 
     def __init__(self, opened: _Opened, name: str) -> None:
         self._opened, self._name = opened, name
+        self._is_begun = False  # a batch was asked for
 
     def __next__(self) -> Batch:
         """Ctrl-C at any place loses no batch: until this function returns, the recipe has it."""
         batches, name = self._opened.batches, self._name
         batch = self._opened.take(name)
         if batch is None:
+            if not self._is_begun and name in self._opened.has_given:
+                raise _used_up(name)
             raise StopIteration
+        if not self._is_begun:
+            self._opened.has_given.add(name)
+            self._is_begun = True
         batches[name] = None  # here and at what follows Python hears no signal
         return batch
+
+
+def _used_up(name: str) -> Invalid:
+    """A loop that would do nothing: who writes a second one expects batches, as of a list or of DataLoader."""
+    which = f'the loader "{name}"' if name else "the loader"
+    return Invalid(
+        f"{which} has given all batches of its epochs: `epochs` in the recipe says how many there are (without it they "
+        "never end), and load_state_dict(state) goes back to a state that state_dict() gave before"
+    )
 
 
 class Loader:
@@ -127,7 +144,8 @@ class Loader:
         self._name = name
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches from where the loader stands to the end of its epochs."""
+        """The batches from where the loader stands to the end of its epochs. A loop that begins there although an
+        earlier one had batches is an error; after load_state_dict it has none."""
         return _Batches(self._opened, self._name)
 
     def __len__(self) -> int:
@@ -136,6 +154,13 @@ class Loader:
 
     def __bool__(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._text()})"
+
+    def _text(self) -> str:
+        which = f"{self._name!r} of " if self._name else ""
+        return f"{which}{self._opened.path!r}{'' if self._opened.handles else ', closed'}"
 
     def next_row(self) -> int:
         """Where its next batch begins in the epoch; 0: a new epoch."""
@@ -161,6 +186,7 @@ class Loader:
         except Error:
             self._opened.batches.update(unwanted)
             raise
+        self._opened.has_given.difference_update(unwanted)
 
     def _drop(self) -> dict[str, Batch | None]:
         """Gives what was asked for and has not arrived."""
@@ -187,6 +213,7 @@ class Recipe(Loader):
 
     def __init__(self, opened: _Opened) -> None:
         super().__init__(opened, "")
+        self.names = ()
         handle = opened.get("")
         count = library.recipe_count(handle)
         self.names = tuple(library.recipe_name(handle, i).decode() for i in range(count))
@@ -212,6 +239,9 @@ class Recipe(Loader):
         """Where it stands, or its loaders do, by their names."""
         return {name: self[name].state_dict() for name in self.names} if self.names else super().state_dict()
 
+    def _text(self) -> str:
+        return super()._text() + (f", loaders {', '.join(map(repr, self.names))}" if self.names else "")
+
     def _drop(self) -> dict[str, Batch | None]:
         batches = dict(self._opened.batches)
         self._opened.batches.clear()
@@ -225,7 +255,7 @@ class Recipe(Loader):
         """Ends its loaders; batches stay. With the last recipe the job is left: every process must come here."""
         opened = self._opened
         if opened.job.is_elsewhere():
-            raise Error("close: another thread opened the recipe; the one that did closes it")
+            raise Invalid("close: another thread opened the recipe; the one that did closes it")
         if not opened.handles:
             return
         try:

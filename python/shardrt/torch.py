@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset  # pyright: ignore
 
 from shardrt.array import Array, Shard
-from shardrt.errors import Error
+from shardrt.errors import Invalid
 from shardrt.recipe import Loader
 from shardrt.transport import Transport, meet
 
@@ -31,6 +31,9 @@ dist: Any = import_module("torch.distributed")
 
 __all__ = ["Batches", "tensor", "transport"]
 
+_HAS_BOOL = not torch.__version__.startswith("1.")  # in its DLPack
+_of_capsule: Any = import_module("torch.utils.dlpack").from_dlpack
+
 _NO_WORKERS = "num_workers=0: shardrt has its own threads"
 
 
@@ -42,11 +45,12 @@ def tensor(what: Shard | Array) -> Tensor:  # pyright: ignore
     written to, as replicas and DataLoaders' other users share it. tensor(shard).clone() is yours."""
     if isinstance(what, Shard):
         return _of_shard(what)
-    boxes = {_box(shard): shard for shard in reversed(what.shards)}  # one of each set of replicas
+    only = what.only_part()
+    if only is not None:
+        return _of_shard(only)
+    boxes = {shard.box: shard for shard in reversed(what.shards)}  # one of each set of replicas
     if not boxes:
         raise ValueError(f"no device of this process has a part of {what!r}")
-    if len(boxes) == 1:
-        return _of_shard(next(iter(boxes.values())))
     starts = [min(box[d][0] for box in boxes) for d in range(what.ndim)]
     stops = [max(box[d][1] for box in boxes) for d in range(what.ndim)]
     shape = [stop - start for start, stop in zip(starts, stops)]
@@ -59,15 +63,12 @@ def tensor(what: Shard | Array) -> Tensor:  # pyright: ignore
     return value
 
 
-def _box(shard: Shard) -> tuple[tuple[int, int], ...]:
-    return tuple((along.start, along.stop) for along in shard.index)
-
-
 def _of_shard(shard: Shard) -> Any:
-    if shard.dtype.name == "bool" and torch.__version__.startswith("1."):  # whose DLPack has none
+    if not _HAS_BOOL and shard.dtype.name == "bool":
         return _of_bytes(shard).view(torch.bool).view(shard.shape)
     try:
-        return torch.from_dlpack(shard)
+        # On the host there is no stream to ask for: the capsule alone is faster than the whole protocol.
+        return _of_capsule(shard.__dlpack__()) if shard.is_on_host else torch.from_dlpack(shard)
     except RuntimeError as problem:
         raise TypeError(f"PyTorch {torch.__version__} takes no {shard!r}: {problem}; cast it in the recipe") from problem
 
@@ -95,22 +96,25 @@ class Batches(IterableDataset["dict[str, Tensor]"]):  # pyright: ignore
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:  # pyright: ignore
         if torch.utils.data.get_worker_info() is not None:
-            raise Error(_NO_WORKERS)
+            raise Invalid(_NO_WORKERS)
         return self._epoch()
 
     def _epoch(self) -> Iterator[dict[str, Any]]:
         for batch in self._loader:
             is_last = self._loader.next_row() == 0
-            yield {name: tensor(array) for name, array in batch.items()}
+            yield {name: tensor(batch[name]) for name in batch}
             if is_last:
                 return
+
+    def __repr__(self) -> str:
+        return f"Batches({self._loader!r})"
 
     def __len__(self) -> int:
         """Batches of an epoch."""
         return len(self._loader)
 
     def __getstate__(self) -> object:
-        raise Error(_NO_WORKERS)  # DataLoader sends it to another process
+        raise Invalid(_NO_WORKERS)  # DataLoader sends it to another process
 
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict()
@@ -126,7 +130,7 @@ def transport(group: ProcessGroup | None = None) -> Transport:  # pyright: ignor
     It gathers over gloo, in a group of its own that it makes for each job by the group's store, so that it may be used
     beside the program's own collectives, and destroy_process_group may come before the job's end."""
     if not dist.is_available() or not dist.is_initialized():
-        raise Error(
+        raise Invalid(
             "shardrt.torch.transport() gathers over torch.distributed: call torch.distributed.init_process_group first; "
             'transport="alone" is a job of this process only'
         )
@@ -154,7 +158,7 @@ class _Gloo(Transport):
         self._rank: int = dist.get_rank(group)
         self._size: int = dist.get_world_size(group)
         if self._rank < 0:
-            raise Error("this process is not in the group that shardrt.torch.transport was given")
+            raise Invalid("this process is not in the group that shardrt.torch.transport was given")
         whole = group is None or group is dist.group.WORLD
         members = range(self._size) if whole else [dist.get_global_rank(group, rank) for rank in range(self._size)]
         self._name: str = "shardrt/" + ("" if whole else ",".join(map(str, members)) + "/")

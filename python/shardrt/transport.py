@@ -90,7 +90,7 @@ class Store(Protocol):
     """Values by key, which all processes see. None of its functions waits for another process."""
 
     def add(self, key: str, count: int) -> int:
-        """Adds to a number, which is 0 at first, and returns it."""
+        """Adds to a number, which is 0 at first, and returns it. One process adds to it; the others add 0."""
         ...
 
     def set(self, key: str, value: bytes) -> None: ...

@@ -293,7 +293,7 @@ return loader { batch_transform = function(b) return { x = b.x, twice = np.conca
     fails("return loader {\n  batch_size = 0,\n  epochs = 1,\n}", folder .. "/recipe.lua:8: loader: batch_size = 0")
     fails("if arg[1] then return loader {} end return loader { batch_size = 0 }", folder .. "/recipe.lua: loader: ")
     local _, code = open(folder .. "/none.lua")
-    refuses(code, "none.lua")
+    refuses(code, "none.lua: No such file", C.SHARDRT_EIO)
     _, code = open(write "return shardrt.loader { source = shardrt.source.npy { x = 'none.npy' }, batch_size = 1 }")
     refuses(code, "none.npy: No such file", C.SHARDRT_EIO)
   end)

@@ -31,7 +31,7 @@ describe("the Python package with JAX", function()
   end
   local folder = mpi.folder()
   teardown(function() mpi.remove(folder) end)
-  local run, well = cases.runner(folder, python, HEAD)
+  local run, well = cases.runner(folder, python, HEAD, library.launch)
 
   it("has global arrays of every dtype without a copy, as long as they are there", function()
     local kinds = { "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "bfloat16", "float32" }
@@ -130,26 +130,34 @@ assert len([key for key in left if "/job " in key]) <= 1 and len(left) <= 5, lef
   it("tells of a process that is not there, or stuck", function()
     local result = run("loader { epochs = 1 }", TOGETHER .. [=[
 what = sys.argv[1]
-if what == "missing" and rank == 1:
-    time.sleep(5)
-elif what == "missing":
+def mark(word):
+    open(f"{recipe}.{what}.{word}", "w").close()
+def wait_for(word):
+    for _ in range(1000):
+        if os.path.exists(f"{recipe}.{what}.{word}"):
+            return
+        time.sleep(0.03)
+    raise AssertionError(f"the other process is not {word}")
+if rank == 1: # ends first: JAX ends whoever loses the first process
+    batches = work() if what == "stuck" else iter([0])
+    next(batches)
+    wait_for("told")
+    mark("gone")
+    os._exit(0)
+if what == "missing":
     problem = raised(TimeoutError, "process 1 of 2 did not come to shardrt.open within 1.5 seconds", timeout=1.5)
     assert problem.name == "ETIMEOUT"
-    print("told")
-elif rank == 1:
-    for batch in work():
-        time.sleep(6)
-        break
 else:
-    problem = raised(TimeoutError, "process 0: waiting", "process 1: last seen at", "r.lua", timeout=1.5)
-    print("told")
-sys.stdout.flush()
-time.sleep(8) # JAX ends whoever loses the first process
+    raised(TimeoutError, "process 0: waiting", "process 1: last seen at", "r.lua", timeout=1.5)
+print("told", flush=True)
+mark("told")
+wait_for("gone")
+time.sleep(0.5)
 os._exit(0)
 ]=], { processes = 2, args = "missing" })
-    expect.contains(result.stdout, "told")
+    expect.contains(expect.well(result).stdout, "told") -- both ended well
     result = library.launch(("%s %s/script.py stuck"):format(python, folder), 2, 60)
-    expect.contains(result.stdout, "told")
+    expect.contains(expect.well(result).stdout, "told")
   end)
 
   it("refuses to be alone among several processes, and names what works", function()

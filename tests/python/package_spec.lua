@@ -1,38 +1,15 @@
 -- long: 45 s
 -- The Python package, as programs use it: scripts that check what they are given, and how they end.
 
+local cases = require "tests.support.python.cases"
 local expect = require "tests.support.expect"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
 
-local RECIPE = [[
-local shardrt = require "shardrt"
-local P, ndarray = shardrt.P, shardrt.ndarray
-local count = shardrt.device_count()
-local mesh = shardrt.make_mesh({ count }, { "data" })
-local source = shardrt.source.array {
-  x = ndarray.arange(96 * 6, "float32"):reshape { 96, 6 }, label = ndarray.arange(96, "int32"),
-}
-local function loader(o)
-  o.source, o.batch_size = source, o.batch_size or 8
-  o.sharding = o.sharding or shardrt.NamedSharding(mesh, P "data")
-  return shardrt.loader(o)
-end
-]]
-
 local HEAD = [[
-import gc, json, os, pickle, sys, threading, time
+import errno, pickle
+from shardrt import errors
 import numpy as np
-import shardrt
-
-def refused(kind, piece, call):
-    try:
-        call()
-    except kind as problem:
-        assert piece in str(problem), str(problem)
-        return problem
-    raise AssertionError(f"no {kind.__name__}: {piece}")
-
 ]]
 
 local PYTHON = library.python()
@@ -45,26 +22,7 @@ describe("the Python package", function()
   local folder = mpi.folder()
   teardown(function() mpi.remove(folder) end)
 
-  local function write(name, ...)
-    local file = assert(io.open(folder .. "/" .. name, "w"))
-    file:write(...)
-    file:close()
-    return folder .. "/" .. name
-  end
-
-  -- Runs Python, for which r.lua returns what `returns` says, o.processes times (nil: once, alone).
-  local function run(returns, body, o)
-    o = o or {}
-    write("r.lua", RECIPE, "return ", returns, "\n")
-    local script = write("script.py", HEAD, ("recipe = %q\n"):format(folder .. "/r.lua"), body)
-    return library.run(("%s %s %s"):format(PYTHON, script, o.args or ""), o.processes, o.limit or 60)
-  end
-
-  local function well(returns, body, o)
-    local result = expect.well(run(returns, body, o))
-    assert.equal("", result.stderr)
-    return result
-  end
+  local run, well, write = cases.runner(folder, PYTHON, HEAD, library.run)
 
   it("hands out global arrays, and their shards without a copy, read-only", function()
     well("loader { batch_size = 16, epochs = 1 }", [[
@@ -95,7 +53,10 @@ with shardrt.open(recipe, devices=4) as data:
         assert np.asarray(shard, dtype="float64").dtype == np.float64
     assert (np.asarray(x) == whole).all()
     refused(ValueError, "put together", lambda: x.__array__(copy=False))
-    assert "Shard([0:4], dtype=int32, device=0)" in repr(batch["label"].shards) and "shape=(16, 6)" in repr(batch)
+    assert "Shard([0:4], dtype=int32, device=0)" in repr(batch["label"].shards)
+    assert repr(batch) == "Batch(label: int32[16], x: float32[16, 6])"
+    assert "shape=(16, 6), dtype=float32" in repr(x) and repr(data) == f"Recipe({recipe!r})"
+assert repr(data) == f"Recipe({recipe!r}, closed)"
 ]])
   end)
 
@@ -118,6 +79,14 @@ from shardrt import dlpack
 with shardrt.open(recipe, devices=1) as data:
     batch = next(iter(data))
     assert np.asarray(batch["label"]).dtype == bool and str(batch["label"].dtype) == "bool"
+    kind, other = batch["label"].dtype, batch["x"].dtype
+    for same in "bool", "|b1", bool, np.bool_, np.dtype("bool"), kind:
+        assert kind == same and same == kind, same
+    for one in "int8", np.int8, int, np.dtype("int8"), str, None, 1, other:
+        assert kind != one and one != kind, one
+    assert other == "bfloat16" and other != np.dtype("int16") and {"bool": 1, "bfloat16": 2}[other] == 2
+    assert np.empty(1, kind).dtype == bool and (repr(kind), repr(other)) == (
+        "shardrt.DType('bool')", "shardrt.DType('bfloat16')")
     x = batch["x"]
     assert str(x.dtype) == "bfloat16" and x.dtype.itemsize == 2 and x.dtype.typestr is None
     shard = x.shards[0]
@@ -242,30 +211,25 @@ with shardrt.open(recipe, devices=2) as data:
   end)
 
   it("has ten thousand batches in flat memory", function()
-    well("loader { epochs = 1000 }", [[
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-total, count = 0.0, 0
+    well("loader {}", cases.FLAT .. [[
+total = 0.0
+def use(batch):
+    global total
+    for array in batch.values():
+        for shard in array.shards:
+            total += float(np.asarray(shard)[0].sum()) + np.from_dlpack(shard).size
+            shard.__dlpack__(max_version=(1, 0)), shard.__dlpack__()
 with shardrt.open(recipe, devices=2) as data:
-    for batch in data:
-        for array in batch.values():
-            for shard in array.shards:
-                total += float(np.asarray(shard)[0].sum()) + np.from_dlpack(shard).size
-                shard.__dlpack__(max_version=(1, 0)), shard.__dlpack__()
-        count += 1
-        if count == 2000:
-            before = resident()
-    assert count == 12000
-    grown = resident() - before
-    assert grown < 1 << 20, grown
+    check_flat(data, use)
+    assert total > 0
 ]], { limit = 120 })
   end)
 
   it("picks loaders by name, and lists the names", function()
     well("{ train = loader {}, test = loader { epochs = 1, batch_size = 48 } }", [[
 with shardrt.open(recipe, devices=1) as data:
-    assert data.names == ("test", "train")
+    assert data.names == ("test", "train") and "loaders 'test', 'train'" in repr(data)
+    assert repr(data["train"]) == f"Loader('train' of {recipe!r})"
     assert len(data["train"]) == 12 and len(list(data["test"])) == 2
     refused(TypeError, 'data["test"]', lambda: len(data))
     refused(TypeError, 'data["test"]', lambda: iter(data))
@@ -277,6 +241,22 @@ refused(TypeError, "", lambda: shardrt.open(recipe, args=[48])) # and no job is 
 train = shardrt.open(recipe, devices=2)["train"]
 gc.collect()
 assert next(iter(train))["label"].shape == (8,)
+]])
+  end)
+
+  it("refuses a loop over what is used up, but not over a state that stands there", function()
+    well("loader { epochs = 2 }", [[
+with shardrt.open(recipe, devices=1) as data:
+    start = data.state_dict()
+    batches = iter(data)
+    assert len(list(batches)) == 24 and list(batches) == [] # as of any iterator
+    for _ in range(2):
+        refused(ValueError, "has given all batches of its epochs", lambda: next(iter(data)))
+    end = data.state_dict()
+    for state, count in (end, 0), (end, 0), (start, 24):
+        data.load_state_dict(state)
+        assert len(list(data)) == count
+    refused(ValueError, "has given all", lambda: list(data))
 ]])
   end)
 
@@ -318,8 +298,11 @@ assert (problem.code, problem.name) == (-2, "EINVAL")
 again = pickle.loads(pickle.dumps(problem))
 assert (type(again), str(again), again.code) == (type(problem), str(problem), -2)
 refused(shardrt.Error, "it returned 7", lambda: shardrt.open(folder + "number.lua"))
-refused(shardrt.Error, "none.lua", lambda: shardrt.open(folder + "none.lua"))
-refused(shardrt.Error, "r.lua:13: loader: batch_size = 7.5", lambda: shardrt.open(recipe, ["7.5"]))
+missing = refused(FileNotFoundError, "none.lua: No such file", lambda: shardrt.open(folder + "none.lua"))
+assert isinstance(missing, shardrt.Error) and missing.name == "EIO" and missing.errno == errno.ENOENT
+assert pickle.loads(pickle.dumps(missing)).code == missing.code
+refused(IsADirectoryError, "Is a directory", lambda: shardrt.open(folder))
+refused(ValueError, "r.lua:14: loader: batch_size = 7.5", lambda: shardrt.open(recipe, ["7.5"]))
 refused(shardrt.Error, "platform", lambda: shardrt.open(recipe, ["8"], platform="abacus"))
 refused(shardrt.Error, '"auto" or "alone"', lambda: shardrt.open(recipe, ["8"], transport="pigeon"))
 with shardrt.open(recipe, args=["48"], devices=1) as data:
@@ -340,8 +323,17 @@ with shardrt.open(recipe, ["48"], devices=2, transport="alone", platform="host")
     assert len(next(iter(data))["x"].shards) == 2
 ]]):format(folder))
     well([[shardrt.loader { source = shardrt.source.npy { x = "/none.npy" }, batch_size = 1 }]], [[
-problem = refused(OSError, "/none.npy: No such file", lambda: shardrt.open(recipe))
+problem = refused(FileNotFoundError, "/none.npy: No such file", lambda: shardrt.open(recipe))
 assert isinstance(problem, shardrt.Error) and problem.name == "EIO"
+# What Python has the same errors as, for each code, and for what befalls files.
+kinds = [None, MemoryError, ValueError, OverflowError, OSError, ValueError, RuntimeError, TimeoutError,
+    ConnectionError, RuntimeError, RuntimeError]
+for code, kind in enumerate(kinds[1:], 1):
+    problem = errors.error_of(-code, "file: told")
+    assert isinstance(problem, kind) and problem.code == -code and str(problem) == "file: told", problem
+for words, kind in ("Permission denied", PermissionError), ("the server answers 404", FileNotFoundError):
+    assert isinstance(errors.error_of(-4, f"file: {words}"), kind)
+    assert not isinstance(errors.error_of(-5, f"file: {words}"), OSError)
 ]])
   end)
 
@@ -353,22 +345,18 @@ assert isinstance(problem, shardrt.Error) and problem.name == "EIO"
   end)
 
   it("finds the library's files again when the program has left the folder that it was found from", function()
-    write("r.lua", RECIPE, "return loader { transform = { x = { shardrt.transform.scale { factor = 2 } } } }\n")
-    local script = write("script.py", HEAD, ([[
+    local there = ("env -C %s -u SHARDRT_CUDA_PLUGIN PYTHONPATH=$PWD/python SHARDRT_LIBRARY=./libshardrt.so.0 "
+      .. "/usr/bin/python3 -B"):format(library.folder())
+    well("loader { transform = { x = { shardrt.transform.scale { factor = 2 } } } }", [[
 os.chdir("/")
-with shardrt.open("%s/r.lua", devices=2) as data:
+with shardrt.open(recipe, devices=2) as data:
     assert np.asarray(next(iter(data))["x"].shards[0])[0][1] == 2
 try:
-    shardrt.open("%s/r.lua", platform="cuda")
+    shardrt.open(recipe, platform="cuda")
 except shardrt.Error as problem:
     places = str(problem)
     assert places.count(sys.argv[1]) == 3 or "shardrt-cuda.so" not in places, places
-]]):format(folder, folder))
-    local command = ("here=$PWD; cd %s && env -u SHARDRT_CUDA_PLUGIN PYTHONPATH=$here/python "
-      .. "SHARDRT_LIBRARY=./libshardrt.so.0 /usr/bin/python3 -B %s $PWD"):format(library.folder(), script)
-    local result = mpi.shell(command, 60)
-    assert.equal(0, result.status, result.output)
-    assert.equal("", result.stderr)
+]], { python = there, args = "$PWD" })
   end)
 
   it("raises an error in a process that was forked", function()

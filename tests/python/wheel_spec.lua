@@ -84,6 +84,26 @@ describe("the wheel", function()
     end
   end)
 
+  it("has the command, which finds its plug-ins, also under mpirun", function()
+    files.write(folder, "count.lua", [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      assert(shardrt.device_get(np.sum(np.ones { 8, 8 })):item() == 64)
+      print(("process %d of %d"):format(shardrt.process_index(), shardrt.process_count()))]])
+    local bare = ("cd %s/empty && export %s && env -u LD_LIBRARY_PATH -u SHARDRT_LIBRARY -u PYTHONPATH "):format(folder,
+      mpi.environment)
+    local version = wheel:match "shardrt%-([%d.]+)%-py3"
+    for _, command in ipairs { folder .. "/env/bin/shardrt", python .. "-m shardrt" } do
+      local result = mpi.shell(bare .. command .. " --version")
+      assert.equal("shardrt " .. version .. "\n", result.stdout, result.output)
+      result = mpi.shell(("%smpirun -n 2 %s %s/count.lua"):format(bare, command, folder))
+      assert.equal(0, result.status, result.output)
+      contains(result.stdout, "process 0 of 2\n", "process 1 of 2\n")
+    end
+    local result = mpi.shell(bare .. folder .. "/env/bin/shardrt run -n 2 " .. folder .. "/count.lua")
+    assert.equal(0, result.status, result.output)
+    contains(result.stdout, "process 1 of 2\n")
+  end)
+
   it("needs nothing but what every system has, and, of its plug-ins, MPI", function()
     local list = mpi.shell(("cd %s && find shardrt shardrt.libs -name '*.so*'"):format(inside)).stdout
     local held, count, plugins = {}, 0, {}

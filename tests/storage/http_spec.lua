@@ -333,6 +333,25 @@ describe("a file on a server", function()
     assert.equal(4 * SMALL + 128, sent "small.npy")
   end)
 
+  it("is trusted by certificates that lie elsewhere than Debian's", function()
+    if mpi.shell("unshare -m true").status ~= 0 then
+      pending "this user may not make a mount namespace"
+      return
+    end
+    local recipe = files.write(folder, "secure.lua", [[
+      print(#require("shardrt").source.npy({ x = arg[1] }, { cache = arg[2] })) ]])
+    local function try(more, variables)
+      local command = "mount -t tmpfs none /etc/ssl && %s && "
+        .. "exec env -u CURL_CA_BUNDLE -u SSL_CERT_FILE %s %s %s %s/small.npy %s/else"
+      local inside = command:format(more, variables or "", mpi.program(), recipe, server.secure, folder)
+      return mpi.shell(("rm -rf %s/else; unshare -m sh -c '%s' 2>&1"):format(folder, inside)).output
+    end
+    local cert, rows = server.work .. "/cert.pem", "^" .. SMALL / 6 .. "\n$"
+    assert.matches(rows, try("cp " .. cert .. " /etc/ssl"))
+    assert.matches(rows, try("true", "SSL_CERT_FILE=" .. cert))
+    assert.matches("certificate.*; CURL_CA_BUNDLE names a file of certificates %(1 try", try "true")
+  end)
+
   it("is named without password and signature by whatever fails", function()
     local base, n, o = server.url:gsub("//", "//me:secret@") .. "/password", 0, { cache = cache }
     for _, name in ipairs { "npy", "idx", "bin", "h5", "safetensors", "npz", "tar", "csv", "jsonl" } do

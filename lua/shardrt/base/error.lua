@@ -95,6 +95,10 @@ function fail.message(code)
   return last.message
 end
 
+--- Notes that a message is about a file that cannot be read.
+---@param message string
+function fail.note_unreadable(message) last.message, last.code = message, C.SHARDRT_EIO end
+
 --- The code of an error: that of the C function which it is about, or EINVAL.
 ---@param problem any # what was raised
 ---@return integer

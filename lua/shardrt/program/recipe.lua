@@ -24,7 +24,10 @@ function recipe.run(path)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
   fail.recipe = path
   local chunk, message = loadfile(path)
-  if not chunk then return false, message end
+  if not chunk then
+    if message:find "^cannot %a+ " then fail.note_unreadable(message) end -- not about what stands in it
+    return false, message
+  end
   local function describe(problem)
     if type(problem) == "string" then
       return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/remote/authorities.h"
 #include "storage/remote/reply.h"
 
 enum {
@@ -209,8 +210,8 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
-  const char *authorities = getenv("CURL_CA_BUNDLE");
-  if (authorities != NULL && authorities[0] != '\0') curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+  const char *authorities = authorities_file();
+  if (authorities != NULL) curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                    (long)(1000 * (self->seconds < CONNECT_SECONDS ? self->seconds : CONNECT_SECONDS)));
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, limit > 0 ? (long)(1000 * limit) + 1 : 1L); /* 0 would be none */
@@ -326,7 +327,8 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
     return is_passing ? try_again(self, t, tries, why) : give_up(t, why, "");
   }
   snprintf(why, sizeof why, "%s", t->why[0] != '\0' ? t->why : curl_easy_strerror(result));
-  return is_final(result) ? give_up(t, why, "") : try_again(self, t, tries, why);
+  const char *advice = result == CURLE_SSL_CACERT_BADFILE ? "; CURL_CA_BUNDLE names a file of certificates" : "";
+  return is_final(result) ? give_up(t, why, advice) : try_again(self, t, tries, why);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------ */

@@ -7,8 +7,8 @@
  * $SHARDRT_HTTP_TIMEOUT is the time in seconds for one attempt (30), and four times that for all of them together;
  * large parts get more: as if the line gave FETCH_SLOWEST bytes per second.
  *
- * Redirects are followed. A server of https must have a certificate that the machine's authorities vouch for, or those
- * in the file $CURL_CA_BUNDLE. Bytes are taken as they are on the server: nothing is asked to be compressed. */
+ * Redirects are followed. A server of https must have a certificate that the authorities of authorities.h vouch for.
+ * Bytes are taken as they are on the server: nothing is asked to be compressed. */
 #ifndef SHARDRT_STORAGE_REMOTE_FETCH_H
 #define SHARDRT_STORAGE_REMOTE_FETCH_H
 

@@ -2,7 +2,6 @@
 
 local expect = require "tests.support.expect"
 local library = require "tests.support.library"
-local mpi = require "tests.support.mpi"
 
 local assert = require "luassert"
 
@@ -25,7 +24,7 @@ end
 ]]
 
 local HEAD = [[
-import gc, json, os, sys, time
+import gc, json, os, sys, threading, time
 import shardrt
 
 def refused(kind, piece, call):
@@ -59,10 +58,31 @@ def raised(kind, *pieces, **more):
     raise AssertionError(f"no {kind.__name__}")
 ]]
 
+--- Of a script that goes through batches: by how many bytes the process grows over ten thousand of them, and how many
+--- it may. Who keeps a reference for each of a tenth as many exceeds that.
+cases.FLAT = [[
+MOST = 1 << 20
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+def grown(batches, use, first, last):
+    for count, batch in enumerate(batches):
+        use(batch)
+        if count == first:
+            before = resident()
+        if count == last:
+            return resident() - before
+def check_flat(batches, use):
+    assert (flat := grown(batches, use, 2000, 12000)) < MOST, flat
+    kept = []
+    assert (held := grown(batches, kept.append, 0, 1000)) > MOST, held
+]]
+
 --- Two functions that run scripts by `python`, with `head` before each: run(returns, body, o), where `recipe` is the
---- path of a recipe that returns what `returns` says, o.processes times (nil: once, alone); and well(…), where the
---- script must end well and say nothing on stderr.
-function cases.runner(folder, python, head)
+--- path of a recipe that returns what `returns` says, o.processes times by `launch` (nil: once, alone); and well(…),
+--- where the script must end well and say nothing on stderr. A third one writes a file into the folder.
+---@param launch fun(command: string, processes: integer, limit: number) # library.run, by mpirun, or library.launch
+function cases.runner(folder, python, head, launch)
   local function write(name, ...)
     local file = assert(io.open(folder .. "/" .. name, "w"))
     file:write(...)
@@ -73,16 +93,15 @@ function cases.runner(folder, python, head)
     o = o or {}
     write("r.lua", RECIPE, "return ", returns, "\n")
     local script = write("script.py", HEAD, ("recipe = %q\n"):format(folder .. "/r.lua"), head, body)
-    local command = ("%s %s %s"):format(python, script, o.args or "")
-    if o.processes then return library.launch(command, o.processes, o.limit or 60) end
-    return mpi.shell(command, o.limit or 60)
+    local command = ("%s %s %s"):format(o.python or python, script, o.args or "")
+    return (o.processes and launch or library.run)(command, o.processes, o.limit or 60)
   end
   local function well(returns, body, o)
     local result = expect.well(run(returns, body, o))
     assert.equal("", (result.stderr:gsub("%[Gloo%][^\n]*\n", "")), result.output)
     return result
   end
-  return run, well
+  return run, well, write
 end
 
 return cases
