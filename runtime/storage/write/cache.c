@@ -123,13 +123,14 @@ static int target_beside(const struct cache_request *r, struct target *out) {
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-/* A number for the path, whatever the file there holds. */
-static uint32_t path_key(const char *path) {
+/* A number for the path, whatever the file there holds; a server's file is known wherever it is asked for. */
+static uint32_t path_key(const struct cache_request *r) {
   char real[PATH_MAX];
-  return (uint32_t)hash_text(0, !url_is(path) && realpath(path, real) != NULL ? real : path);
+  if (r->file->remote != NULL) return (uint32_t)r->file->changed;
+  return (uint32_t)hash_text(0, realpath(r->path, real) != NULL ? real : r->path);
 }
 
-/* "NAME-PATHKEY-KEY", as the functions that remove old ones read it. */
+/* "NAME-PATHKEY-KEY", as the functions that remove old ones read it; "NAME-KEY" and the suffix. */
 static int name_target(const struct cache_request *r, struct target *out) {
   if (out->folder == NULL) return ALLOC_FAILED;
   const bool on_server = url_is(r->path);
@@ -137,9 +138,11 @@ static int name_target(const struct cache_request *r, struct target *out) {
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path = alloc_text(
-      "%s/%.*s-%08x-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name, (unsigned)path_key(r->path),
-      (unsigned long long)cache_key(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
+  const int shown = (int)(length < 100 ? length : 100);
+  const unsigned long long key = cache_key(r->path, r->file, r->suffix == NULL);
+  out->path = r->suffix != NULL
+                  ? alloc_text("%s/%.*s-%016llx%s", out->folder, shown, name, key, r->suffix)
+                  : alloc_text("%s/%.*s-%08x-%016llx", out->folder, shown, name, (unsigned)path_key(r), key);
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
