@@ -50,7 +50,7 @@ struct shardrt_loader {
   int32_t narrays;               /* of a batch: the fields and perhaps the mask */
   shardrt_array **arrays;        /* room for them while they are made */
   struct worker_pool *workers;
-  atomic_bool dropping;          /* what is in the making: tasks give up */
+  atomic_bool dropping;        /* what is in the making: tasks give up */
   struct lookahead *lookahead; /* reads ahead of the workers; NULL: nobody does */
   int64_t offered;
   int64_t handed;
