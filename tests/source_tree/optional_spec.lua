@@ -34,9 +34,9 @@ describe("a shardrt without libraries", function()
       .. "%s make BUILD=%s/build ASSERTS=1 OPTIMIZE=-O0 WITHOUT=all CUDA_HOME=/nowhere %s"
     built = mpi.shell(command:format(folder, mpi.program():match "^(.*)/", folder, CLEAN, folder, program), 300)
     assert.equal(0, built.status, built.output)
-    local unpack = "cd %s && tar -xzf %s/tests/data/arrays.tar.gz && for name in brotli zstd snappy uncompressed; do "
-      .. "gunzip -c %s/tests/data/array_record/$name-1.array_record.gz > $name-1.array_record; done; "
-      .. "cp -r %s/tests/data/mds mds"
+    local unpack = "cd %s && tar -xzf %s/tests/files/arrays.tar.gz && for name in brotli zstd snappy uncompressed; do "
+      .. "gunzip -c %s/tests/files/array_record/$name-1.array_record.gz > $name-1.array_record; done; "
+      .. "cp -r %s/tests/files/mds mds"
     local here = mpi.shell("pwd").stdout:match "[^\n]+"
     assert.equal(0, mpi.shell(unpack:format(folder, here, here, here)).status)
     files.write(folder, "x", "\0\0\8\1\0\0\0\4abcd") -- IDX: uint8 {4}
@@ -71,7 +71,7 @@ describe("a shardrt without libraries", function()
   end)
 
   it("names what a word lacks, and computes what libraries would", function()
-    local command = "%s tests/support/tree/without.lua " .. folder
+    local command = "%s tests/support/source_tree/without.lua " .. folder
     local without, with = mpi.shell(command:format(program)), mpi.shell(command:format(mpi.program()))
     assert.equal(0, without.status, without.output)
     local count = 0

@@ -2,6 +2,8 @@
 -- freed, and not lost.
 
 local ffi = require "ffi"
+local fail = require "shardrt.base.error"
+fail.own()
 
 local function adopt(out, at, free) return ffi.gc(out[at], free) end
 

@@ -1,5 +1,7 @@
 #include "storage/remote/authorities.h"
 
+#ifndef SHARDRT_WITHOUT_CURL
+
 #include <curl/curl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -26,3 +28,5 @@ const char *authorities_file(void) {
     if (access(places[i], R_OK) == 0) return places[i];
   return NULL;
 }
+
+#endif

@@ -1,5 +1,5 @@
 -- A recipe for a shardrt that was built without any library that may be missing: without.lua FOLDER, with the files
--- that tests/tree/optional_spec.lua lays there. Prints "WORD: what it fails with", and what hashes are.
+-- that tests/source_tree/optional_spec.lua lays there. Prints "WORD: what it fails with", and what hashes are.
 
 local ffi = require "ffi"
 local shardrt = require "shardrt"
@@ -32,8 +32,8 @@ end
 
 fails("hdf5", function() return shardrt.source.hdf5 { x = folder .. "/data.h5:/gzip" } end)
 fails("http", function() return shardrt.source.npy { x = "http://127.0.0.1:9/x.npy" } end)
-fails("jpeg", function() return decode "tests/data/images/jpeg/small.jpg" end)
-fails("png", function() return decode "tests/data/images/png/rgb.png" end)
+fails("jpeg", function() return decode "tests/files/images/jpeg/small.jpg" end)
+fails("png", function() return decode "tests/files/images/png/rgb.png" end)
 fails("zarr of blosc", function() return zarr "v3-blosc" end)
 fails("zarr of zstd", function() return zarr "v2-zstd" end)
 fails("zarr of gzip", function() return zarr "v2-gzip" end)
