@@ -6,7 +6,7 @@
 
 WITHOUT ?=
 # These build in a make of their own, after packages were installed.
-LATER = clean demo test test-slurm test-wheel test-python test-tarball soak asan tsan wheel tarball deps deps-% $(if $(ASSERTS)$(SANITIZE),,specs)
+LATER = help uninstall clean demo test test-slurm test-wheel test-python test-tarball soak asan tsan wheel tarball deps deps-% $(if $(ASSERTS)$(SANITIZE),,specs)
 LOOKS = $(strip $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) WITHOUT $(WITHOUT) MPI $(MPI_FOUND))
 INSTALLED := $(wildcard /var/lib/dpkg/status $(addsuffix /conda-meta/history,$(CONDA_PREFIX)))
 MPI_FOUND = $(if $(OPENMPI_FLAGS),OpenMPI) $(if $(MPICH_FLAGS),MPICH)

@@ -181,7 +181,7 @@ describe("on the devices of one process, resharding", function()
           assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
           if code ~= 0 then failed = failed + 1 end
         until code == 0
-        moves.holds(require("shardrt.array.array").wrap(out[0], to), value, tostring(to))
+        moves.holds(require("shardrt.array.array").wrap(out, to), value, tostring(to))
         moves.holds(x, value, "the old one")
       end
       assert(failed > 20)
@@ -296,7 +296,7 @@ describe("links between the GPUs of processes", function()
       fail.check(C.shardrt_job_open(options, out))
       local second, made = out[0], ffi.new "shardrt_array *[1]"
       fail.check(C.shardrt_reshard(second, x.handle, to.handle, nil, made))
-      moves.holds(require("shardrt.array.array").wrap(made[0], to), value, "in the second job")
+      moves.holds(require("shardrt.array.array").wrap(made, to), value, "in the second job")
       if current.info.process_index == 0 then
         local notice = ffi.string(C.shardrt_job_notice(second))
         assert(notice:find("another job of this process has the links between its GPUs", 1, true), notice)

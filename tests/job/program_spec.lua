@@ -22,7 +22,7 @@ describe("the command line", function()
     assert.truthy(help.stdout:find("--devices N", 1, true))
     local version = run "--version"
     assert.equal(0, version.status)
-    assert.truthy(version.stdout:match "^shardrt %d+%.%d+%.%d+\n$")
+    assert.truthy(version.stdout:match "^shardrt %d+%.%d+%.%d+\nMPI: [^\n]+\nLuaJIT: [^\n]+\nbuilt in: [^\n]+\n$")
   end)
 
   it("ends with one line and status 2 where it is wrong", function()

@@ -87,7 +87,7 @@ describe("in one process, resharding", function()
       local options = ffi.new("shardrt_reshard_options", { num_threads = threads })
       local to = on(nil, { "b", "a" })
       assert.equal(0, C.shardrt_reshard(current.job, x.handle, to.handle, options, out))
-      local y = require("shardrt.array.array").wrap(out[0], to)
+      local y = require("shardrt.array.array").wrap(out, to)
       assert.equal(0, ffi.C.memcmp(shardrt.device_get(y).data, value.data, value.bytes))
     end
   end)
@@ -179,7 +179,7 @@ describe("in one process, resharding", function()
         assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM)
         if code ~= 0 then failed = failed + 1 end
       until code == 0
-      moves.holds(require("shardrt.array.array").wrap(out[0], to), value, tostring(to))
+      moves.holds(require("shardrt.array.array").wrap(out, to), value, tostring(to))
       moves.holds(x, value, "the old one")
     end
     assert.is_true(failed > 20)
@@ -276,7 +276,7 @@ describe("between processes, resharding", function()
         local options = ffi.new("shardrt_reshard_options", { num_threads = threads, staging_bytes = 2 ^ 20 })
         local code = C.shardrt_reshard(current.job, x.handle, to.handle, options, out)
         assert(code == 0, ffi.string(C.shardrt_error_message()))
-        local y = require("shardrt.array.array").wrap(out[0], to)
+        local y = require("shardrt.array.array").wrap(out, to)
         assert(equal(shardrt.process_allgather(y), value))
       end
       -- 40 MB that stand in one run on both sides, from one device to another process's.

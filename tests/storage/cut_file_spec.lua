@@ -95,7 +95,7 @@ describe("a file that is cut short while it is read", function()
       s:read(0, 1000000)
       print "not noticed"]], args = { folder } }
     assert.equal(1, result.status, result.output)
-    assert.truthy(result.stderr:match "^shardrt: the file [^\n]*/cache/z%.gz%-%x+ was cut short[^\n]*\n$",
+    assert.truthy(result.stderr:match "^shardrt: the file [^\n]*/cache/z%.gz%-%x+%-%x+ was cut short[^\n]*\n$",
       result.output)
   end)
 end)

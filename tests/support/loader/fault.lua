@@ -102,7 +102,7 @@ local function check_left(folder, output)
     assert(not own[name], name)
   end
   for _, name in ipairs(files.list(folder .. "/cache")) do
-    local unpacked, index = name:match "^id%-idx1%-int%.gz%-%x+(.*)$", name:find "%.shardrt%-index$" ~= nil
+    local unpacked, index = name:match "^id%-idx1%-int%.gz%-[%x%-]+(.*)$", name:find "%.shardrt%-index$" ~= nil
     assert(unpacked == (index and ".shardrt-index" or ""), name)
     assert(index or #files.slurp(folder .. "/cache/" .. name) == 8 + 4 * SAMPLES, name)
   end
