@@ -10,6 +10,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "comm/stop_request.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/lone_process.h"
@@ -425,6 +426,7 @@ static void whole_lines(void) {
 
 int main(int argc, char **argv) {
   whole_lines();
+  error_for_command();
   struct invocation p = {.options = parse(argc, argv)};
   struct options *o = &p.options;
   if (o->problem[0] == '\0' && o->command == COMMAND_RUN) start(o, argv[0]);

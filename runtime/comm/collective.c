@@ -21,6 +21,9 @@
 #define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
 #define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
+_Static_assert(sizeof((struct comm_note *)0)->why == sizeof((struct collective_slot *)0)->what &&
+                   sizeof((struct comm_note *)0)->where == sizeof((struct collective_slot *)0)->where,
+               "a slot has room for the last word");
 enum { PASSED_ON = 2 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 /* Bytes of a round of a large gathering: of all processes, as fits into caches, or of each, where these are many. */
@@ -64,8 +67,27 @@ void collective_break(struct collective *m) {
   m->broken = true;
 }
 
-void collective_abandon(struct collective *m) {
+/* The last word of this process. Without notes it takes part in one more gathering, which is left under way: the others
+ * come to it with whatever they do next. */
+static void say_why(struct collective *m, const char *why) {
+  const int shown = (int)strcspn(why, "\n");
+  if (m->transport->has_notes) {
+    struct comm_note note = {.kind = COMM_LEFT, .number = m->completed, .process = m->index};
+    snprintf(note.where, sizeof note.where, "%s", m->where);
+    snprintf(note.why, sizeof note.why, "%.*s", shown, why);
+    m->transport->send_last_note(m->endpoint, m->notes.has_left ? &m->notes.left : &note);
+  } else if (m->completed == m->meetings) {
+    *m->mine = (struct collective_slot){.code = SHARDRT_ECOMM, .has_left = 1};
+    snprintf(m->mine->where, sizeof m->mine->where, "%s", m->where);
+    snprintf(m->mine->what, sizeof m->mine->what, "%.*s", shown, why);
+    m->broken = true; /* it does not end */
+    m->transport->gather(m->endpoint, m->mine, sizeof *m->mine, m->next, sizeof *m->next);
+  }
+}
+
+void collective_abandon(struct collective *m, const char *why) {
   assert(m->waits == 0);
+  if (m->count > 1) say_why(m, why);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
   m->transport->abandon(m->endpoint, kept);
   if (kept == m->rounds) m->rounds = NULL;
@@ -107,6 +129,13 @@ void collective_at(struct collective *m, const char *where) {
   snprintf(m->where, sizeof m->where, "%s", length == 0 ? "" : end);
 }
 
+void collective_after(struct collective *m, const char *call) {
+  char where[COLLECTIVE_WHERE];
+  snprintf(where, sizeof where, "the program, after %s", call);
+  collective_at(m, where);
+  if (m->since[0] == '\0') snprintf(m->since, sizeof m->since, "%s", call);
+}
+
 const char *collective_place(const struct collective *m) {
   return m->mine->where[0] != '\0' ? m->mine->where : m->mine->what;
 }
@@ -128,6 +157,14 @@ static int refuse_abandoned(const char *what) {
   return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
 }
 
+/* Of the first process that left. The job is broken. */
+static int report_left(const struct collective *m, const char *what) {
+  const struct comm_note *left = &m->notes.left;
+  return error_set(SHARDRT_ECOMM, "%.*s: process %d left the job (abandoned it)%s%s%s%s", (int)strcspn(what, "\n"),
+                   what, left->process, left->where[0] == '\0' ? "" : ", in ", left->where,
+                   left->why[0] == '\0' ? "" : ", because of: ", left->why);
+}
+
 /* Rests where the slice that runs here is over. Time away is not spent waiting. */
 static void give_way(struct patience *p) {
   if (!time_slice_due()) return;
@@ -146,6 +183,10 @@ static int work_until(struct collective *m, const struct collective_work *work, 
   uint64_t moves = m->notes.moves;
   for (;; give_way(&p)) {
     if (m->is_abandoned) return refuse_abandoned(what);
+    if (m->notes.has_left && m->notes.left.number < m->meetings) {
+      m->broken = true;
+      return report_left(m, what);
+    }
     bool done = false, moved = false;
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
@@ -182,6 +223,7 @@ int collective_until(struct collective *m, const struct collective_work *work, c
   m->waits++;
   const int code = work_until(m, work, what, bytes);
   m->waits--;
+  m->completed = code < 0 ? m->meetings - 1 : m->meetings;
   return code;
 }
 
@@ -194,6 +236,7 @@ static int test_gathering(void *context, bool *done, bool *moved) {
 int collective_wait(struct collective *m, int started, const char *what, size_t bytes) {
   if (started < 0) {
     m->broken = true;
+    m->completed = m->meetings - 1;
     return started;
   }
   return collective_until(m, &(struct collective_work){.step = test_gathering, .context = m}, what, bytes);
@@ -358,6 +401,18 @@ static int pass_on_message(struct collective *m, const char message[PASSED_ON]) 
   return alike ? code : error_prefix(code, "process %d", (int)first);
 }
 
+/* Whether one says in its slot that it left, as nobody comes to what follows. */
+static bool has_lost_one(struct collective *m) {
+  int32_t p = 0;
+  while (p < m->count && !m->last[p].has_left) p++;
+  if (p == m->count) return false;
+  m->notes.left = (struct comm_note){.kind = COMM_LEFT, .number = m->meetings - 1, .process = p};
+  memcpy(m->notes.left.where, m->last[p].where, sizeof m->notes.left.where);
+  memcpy(m->notes.left.why, m->last[p].what, sizeof m->notes.left.why);
+  m->notes.has_left = m->broken = true;
+  return true;
+}
+
 int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all) {
   return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
@@ -367,6 +422,7 @@ static int join(struct collective *m, const char *what, int own, const void *min
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->is_abandoned) return refuse_abandoned(what);
+  if (m->broken && m->notes.has_left) return report_left(m, what);
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
   const bool small = bytes <= COLLECTIVE_INLINE;
   if (own >= 0 && !small && !is_direct) own = reserve_rounds(m, bytes);
@@ -374,6 +430,7 @@ static int join(struct collective *m, const char *what, int own, const void *min
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
+  m->meetings++;
   *m->mine = (struct collective_slot){
       .call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
   snprintf(m->mine->what, sizeof m->mine->what, "%.*s", shown, what);
@@ -391,6 +448,8 @@ static int join(struct collective *m, const char *what, int own, const void *min
   m->next = m->last;
   m->last = said;
   m->seen = shardrt_clock();
+  m->since[0] = '\0';
+  if (has_lost_one(m)) return report_left(m, what);
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
   if (any_failed) return pass_on_message(m, message);

@@ -29,7 +29,8 @@ struct collective_slot {
   char what[COLLECTIVE_WHAT];
   char where[COLLECTIVE_WHERE];
   struct collective_steps steps;
-  int32_t code;                             /* < 0: this process cannot take part, and only says so */
+  int32_t code;     /* < 0: this process cannot take part, and only says so */
+  int32_t has_left; /* 1: it abandons the job, where the transport has no notes; `what` says why, as a note's `why` */
   unsigned char payload[COLLECTIVE_INLINE]; /* the bytes themselves where they fit */
 };
 
@@ -41,16 +42,21 @@ struct collective {
   struct notes notes;            /* which says who else is waiting, once this takes long */
   char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;             /* how many gatherings were started, the same in every process */
+  uint64_t meetings;             /* how many of them began a collective call: each process comes to the same */
+  uint64_t completed;            /* the last of these that ended well, so far, with all that followed it */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
   bool is_abandoned;             /* by collective_break; broken, too */
   int32_t waits;                 /* of collective_until that are under way */
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
   double seen;                   /* when the last gathering was that all came to */
-  struct collective_slot *room;  /* mine, words, last, next */
-  char *rounds;                  /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
-  size_t rounds_each;            /* of so many bytes */
-  void *in_use;                  /* room or rounds: all that a gathering under way may use */
+  /* The first call of the program's that has ended since: the others came to its end, or were on the way there. "":
+   * none has. */
+  char since[COLLECTIVE_WHERE];
+  struct collective_slot *room; /* mine, words, last, next */
+  char *rounds;                 /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
+  size_t rounds_each;           /* of so many bytes */
+  void *in_use;                 /* room or rounds: all that a gathering under way may use */
   struct collective_slot *mine;
   char *words; /* [sizeof(collective_slot)] a part of the message that this process failed with */
   /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
@@ -63,11 +69,15 @@ int collective_open(struct collective *m, const struct comm_transport *transport
 void collective_close(struct collective *m);
 /* From now on whatever waits here, resting in a slice, and whatever would, fails: ECOMM "the job was abandoned". */
 void collective_break(struct collective *m);
-/* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. */
-void collective_abandon(struct collective *m);
+/* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. They hear
+ * where this process is, and why it left (the first line of `why`; "": it does not say): whatever they wait for then,
+ * or come to, fails at once. Where a gathering is under way in a transport without notes, nobody can be told. */
+void collective_abandon(struct collective *m, const char *why);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
 void collective_at(struct collective *m, const char *where);
+/* A program's call ("shardrt_open of recipe.lua") has ended, and this process is in the program again. */
+void collective_after(struct collective *m, const char *call);
 
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
 void collective_shorten(char *what);
@@ -77,8 +87,8 @@ void collective_step(struct collective *m, const char *what);
 
 /* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
  * EMISMATCH: processes call different things, or took different steps before.
- * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. Whatever it returns, `mine` and
- * `all` are the caller's again. ENOMEM, in all. */
+ * ETIMEOUT: one did not come. ECOMM: one left, the transport failed, or a wait failed before. Whatever it returns,
+ * `mine` and `all` are the caller's again. ENOMEM, in all. */
 int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
 /* As collective_gather, without copies between. After ETIMEOUT and ECOMM the transport may still be at work on `mine`

@@ -157,14 +157,18 @@ int shardrt_leave(void) {
   return code;
 }
 
-void shardrt_abandon(void) {
+void shardrt_abandon_because(const char *why) {
   NUMERIC_STATE_OF_C;
   if (membership_check("shardrt_abandon") < 0) return;
   shardrt_job *job = membership.job;
   job_break(job); /* what rests ends at once */
   say_farewell();
-  shardrt_job_abandon(job);
+  job_abandon_because(job, why);
   clear();
+}
+
+void shardrt_abandon(void) {
+  shardrt_abandon_because(NULL);
 }
 
 shardrt_job *shardrt_joined(void) {
