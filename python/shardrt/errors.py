@@ -56,6 +56,10 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 
+class Left(Exception):
+    """Another process abandoned the job, and says so in this text; raised in a transport's function."""
+
+
 # What a transport's function raised, until the call of the library that it ended is known to have failed.
 raised: BaseException | None = None
 
@@ -67,6 +71,8 @@ def failure(code: int) -> BaseException:
     raised = None
     if cause is not None and not isinstance(cause, Exception):
         return cause  # Ctrl-C
+    if isinstance(cause, Left):
+        return CommunicationError(str(cause), code)
     if cause is not None:
         message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
     error = _CLASSES.get(library.name_of_error(code), Error)(message, code)

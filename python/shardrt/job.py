@@ -5,6 +5,7 @@ import ctypes
 import os
 import sys
 import threading
+import traceback
 import weakref
 from dataclasses import dataclass, fields
 from typing import Any
@@ -35,7 +36,8 @@ class Job:
         self.options = options
         self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
         self.thread = threading.get_ident()  # which joins it, and makes all its calls
-        self.calls: Calls | None = None  # of a transport, made as long as it lasts
+        self.calls: Calls | None = None  # of a transport, made as long as it lasts,
+        self.rank = 0  # which gave this one
 
     def is_on(self) -> bool:
         """Whether it was not left yet."""
@@ -56,14 +58,26 @@ class Job:
         _forget(self)
         try:
             check(code)
+        except BaseException as problem:
+            self._tell(problem)
+            raise
         finally:
             self._leave_transport()
 
-    def abandon(self) -> None:
-        """Waits for nobody; on another thread than the one that joined it does nothing."""
-        if not self.is_elsewhere() and _forget(self):
-            library.abandon()
-            self._leave_transport()
+    def abandon(self, problem: BaseException | None = None) -> None:
+        """Waits for nobody, and tells the others because of which problem; on another thread than the one that joined
+        it does nothing."""
+        if self.is_elsewhere() or not _forget(self):
+            return
+        why = self._tell(problem)
+        library.abandon(why.encode() or None)
+        self._leave_transport()
+
+    def _tell(self, problem: BaseException | None) -> str:
+        why = "" if problem is None else "".join(traceback.format_exception_only(problem)).strip().partition("\n")[0]
+        if self.calls is not None:
+            self.calls.tell(f"process {self.rank} left the job (abandoned it)" + (why and f", because of: {why}"))
+        return why
 
     def _leave_transport(self) -> None:
         if self.calls is not None:
@@ -75,11 +89,11 @@ class Job:
         if not self.recipes:
             self.leave()
 
-    def give_up(self, recipe: object) -> None:
+    def give_up(self, recipe: object, problem: BaseException) -> None:
         """One recipe less, by an error; with the last one the job is abandoned."""
         self.recipes.discard(recipe)
         if not self.recipes:
-            self.abandon()
+            self.abandon(problem)
 
 
 _current: Job | None = None
@@ -110,6 +124,7 @@ def _join(job: Job) -> None:
             _check_others()
         return
     wanted.rank, wanted.size = transport.join(wanted.timeout)
+    job.rank = wanted.rank
     job.calls = calls = Calls(transport)
     wanted.transport = _CALLBACKS
     wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
@@ -129,7 +144,7 @@ def _check_others() -> None:
     """A job of one process, in a program of several, would give each of them the same rows."""
     name, count = _others()
     if count > 1 and library.job_info(library.joined()).contents.process_count == 1:
-        library.abandon()
+        library.abandon(None)
         raise Error(
             f"{name}.distributed has {count} processes, but shardrt finds this one alone; use shardrt.open(…, "
             f'transport=shardrt.{name}.transport()), or transport="alone" for all rows in each',
@@ -169,8 +184,8 @@ def enter(options: Options, recipe: object) -> Job:
         _current = made = Job(options)  # before it is joined: Ctrl-C may come right after that
         try:
             _join(made)
-        except BaseException:
-            made.abandon()
+        except BaseException as problem:
+            made.abandon(problem)
             raise
     else:
         _check_options(_current, options)
@@ -181,4 +196,4 @@ def enter(options: Options, recipe: object) -> Job:
 @atexit.register
 def _end() -> None:
     if _current is not None:
-        _current.abandon()
+        _current.abandon(getattr(sys, "last_value", None))  # what ended the program

@@ -101,7 +101,7 @@ _error_message = _function("shardrt_error_message", c_char_p)
 options_init = _function("shardrt_options_init", None, POINTER(Options))
 join = _function("shardrt_join", c_int, POINTER(Options))
 leave = _function("shardrt_leave", c_int)
-abandon = _function("shardrt_abandon", None)
+abandon = _function("shardrt_abandon_because", None, c_char_p)
 joined = _function("shardrt_joined", c_void_p)
 job_info = _function("shardrt_job_info_get", POINTER(JobInfo), c_void_p)
 

@@ -33,8 +33,8 @@ class _Opened:
         self.job = job.enter(options, self)
         try:
             check(library.recipe_open(file, len(words), words, ctypes.byref(out)))
-        except BaseException:
-            self.job.give_up(self)
+        except BaseException as problem:
+            self.job.give_up(self, problem)
             raise
 
     def get(self, name: str) -> ctypes.c_void_p:
@@ -232,16 +232,16 @@ class Recipe(Loader):
             return
         try:
             _finish()
-        except BaseException:
-            self._abandon()
+        except BaseException as problem:
+            self._abandon(problem)
             raise
         opened.give_back()
         opened.job.release(opened)
 
-    def _abandon(self) -> None:
+    def _abandon(self, problem: BaseException | None) -> None:
         """Waits for nobody."""
         opened = self._opened
-        opened.job.abandon()
+        opened.job.abandon(problem)
         opened.job.recipes.discard(opened)
         opened.give_back()
 
@@ -255,7 +255,7 @@ class Recipe(Loader):
         if kind is None:
             self.close()
         else:
-            self._abandon()
+            self._abandon(problem)
 
 
 def open(  # noqa: A001
