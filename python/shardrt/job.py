@@ -74,7 +74,9 @@ class Job:
         self._leave_transport()
 
     def _tell(self, problem: BaseException | None) -> str:
-        why = "" if problem is None else "".join(traceback.format_exception_only(problem)).strip().partition("\n")[0]
+        why = ""
+        if problem is not None and not isinstance(problem, GeneratorExit):  # a loop that nobody goes on with
+            why = "".join(traceback.format_exception_only(problem)).strip().partition("\n")[0]
         if self.calls is not None:
             self.calls.tell(f"process {self.rank} left the job (abandoned it)" + (why and f", because of: {why}"))
         return why
