@@ -87,7 +87,7 @@ static void say_why(struct collective *m, const char *why) {
 
 void collective_abandon(struct collective *m, const char *why) {
   assert(m->waits == 0);
-  if (m->count > 1) say_why(m, why);
+  if (m->count > 1 && why != NULL) say_why(m, why);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
   m->transport->abandon(m->endpoint, kept);
   if (kept == m->rounds) m->rounds = NULL;

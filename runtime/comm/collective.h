@@ -70,8 +70,9 @@ void collective_close(struct collective *m);
 /* From now on whatever waits here, resting in a slice, and whatever would, fails: ECOMM "the job was abandoned". */
 void collective_break(struct collective *m);
 /* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. They hear
- * where this process is, and why it left (the first line of `why`; "": it does not say): whatever they wait for then,
- * or come to, fails at once. Where a gathering is under way in a transport without notes, nobody can be told. */
+ * where this process is, and why it left (the first line of `why`; "": it does not say; NULL: they hear nothing):
+ * whatever they wait for then, or come to, fails at once. Where a gathering is under way in a transport without notes,
+ * nobody can be told. */
 void collective_abandon(struct collective *m, const char *why);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */

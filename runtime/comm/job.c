@@ -21,6 +21,7 @@ struct shardrt_job {
   bool has_joined;    /* else opening it failed, and its processes can only be told so */
   char why[COMM_WHY]; /* the beginning of the message that the last call failed with; "": it did not */
   bool is_lost;       /* `why` stays, whatever comes */
+  bool is_over;       /* all processes failed alike, and nobody waits for this one */
   bool has_devices;   /* the process's platform is open for it */
   struct collective collective;
   struct job_part moves;
@@ -198,6 +199,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
   }
   code = open_platform(made, options->platform);
   if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made);
+  made->is_over = code == SHARDRT_EMISMATCH;
   if (code == SHARDRT_OK && made->has_devices && accelerator_get() != NULL)
     code = device_order_settle(&made->collective, made->info.devices_per_process, &made->order);
   made->has_joined = code == SHARDRT_OK;
@@ -222,6 +224,7 @@ static void job_clear(shardrt_job *job, bool is_abandoned) {
 int shardrt_job_close(shardrt_job *job) {
   collective_at(&job->collective, NULL);
   int code = job_join(job, error_words("the end of the recipe", "the end of the job"), SHARDRT_OK, NULL, 0, NULL);
+  job->is_over = code < 0 && !job->collective.broken;
   if (code < 0) return code;
   const struct comm_transport *transport = job->collective.transport;
   struct comm_endpoint *endpoint = job->collective.endpoint;
@@ -236,7 +239,10 @@ void job_abandon_because(shardrt_job *job, const char *why) {
   if (job == NULL) return;
   char message[4096]; /* the caller's; what follows may set others */
   snprintf(message, sizeof message, "%s", shardrt_error_message());
-  if (job->collective.transport != NULL) collective_abandon(&job->collective, why != NULL ? why : job->why);
+  if (job->collective.transport != NULL) {
+    if (why == NULL) why = job->why;
+    collective_abandon(&job->collective, job->is_over ? NULL : why);
+  }
   job_clear(job, true);
   error_set(SHARDRT_OK, "%s", message);
 }
