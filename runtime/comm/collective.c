@@ -172,10 +172,7 @@ static int refuse_abandoned(struct collective *m, const char *what) {
 
 /* Of the first process that left. The job is broken. */
 static int report_left(const struct collective *m, const char *what) {
-  const struct comm_note *left = &m->notes.left;
-  return error_set(SHARDRT_ECOMM, "%.*s: process %d left the job (abandoned it)%s%s%s%s", (int)strcspn(what, "\n"),
-                   what, left->process, left->where[0] == '\0' ? "" : ", in ", left->where,
-                   left->why[0] == '\0' ? "" : ", because of: ", left->why);
+  return comm_report_left(what, &m->notes.left);
 }
 
 /* Rests where the slice that runs here is over. Time away is not spent waiting. */

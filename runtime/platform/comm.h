@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/error.h"
 
 /* What processes tell each other outside of gatherings. */
 enum comm_note_kind {
@@ -32,6 +35,13 @@ struct comm_note {
   int32_t process;    /* that left: the sender, or one that the sender heard this of */
   char why[COMM_WHY]; /* the beginning of its error's first line; "": it had none */
 };
+
+/* For who waits in `what`: a message of COMM_LEFT. */
+static inline int comm_report_left(const char *what, const struct comm_note *left) {
+  return error_set(SHARDRT_ECOMM, "%.*s: process %d left the job (abandoned it)%s%s%s%s", (int)strcspn(what, "\n"),
+                   what, left->process, left->where[0] == '\0' ? "" : ", in ", left->where,
+                   left->why[0] == '\0' ? "" : ", because of: ", left->why);
+}
 
 /* A process's place in the job. */
 struct comm_place {

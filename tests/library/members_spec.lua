@@ -79,7 +79,7 @@ describe("the processes of a program", function()
         code = call()
         if code == C.SHARDRT_EAGAIN then
           again = again + 1
-          if gives_up and again == 3 then return C.shardrt_abandon() end
+          if gives_up and again == 3 then return C.shardrt_abandon_because "enough" end
           if C.shardrt_joined() ~= nil then
             assert.equal(C.SHARDRT_EINVAL, C.shardrt_allreduce(nil, 0, C.SHARDRT_FLOAT32, nil, "data"))
             expect.contains(message(), "has returned SHARDRT_EAGAIN; it is called again first")
@@ -100,9 +100,11 @@ describe("the processes of a program", function()
     sliced(C.shardrt_leave)
     for _, call in ipairs { function() return C.shardrt_open(path, 0, nil, out) end, C.shardrt_leave } do
       sliced(join_in_slices)
-      if own == 0 then
-        sliced(call, true)
-      else
+      if own == 0 then sliced(call, true) end
+      shardrt.sync_global_devices "one has given up"
+      if own == 1 then
+        assert.equal(C.SHARDRT_ECOMM, call())
+        expect.contains(message(), "process 0 left the job (abandoned it)", "because of: enough")
         C.shardrt_abandon()
       end
       assert.is_true(C.shardrt_joined() == nil)

@@ -439,7 +439,7 @@ static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, i
 }
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
- * process is about to close, and sends none any more. */
+ * process is about to close, and sends none any more, but one that had no patience to be met there, and left. */
 static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
   const double end = shardrt_clock() + endpoint->timeout;
   int32_t from;
@@ -449,6 +449,8 @@ static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
                                        &endpoint->request);
   while (code == MPI_SUCCESS && !gone && shardrt_clock() < end) {
     code = MPI_Test(&endpoint->request, &gone, MPI_STATUS_IGNORE);
+    if (!gone && mpi_receive_note(endpoint, &from, &note) && note.kind == COMM_LEFT)
+      return comm_report_left("the end of the job", &note);
     if (!gone) sched_yield();
   }
   while (code == MPI_SUCCESS && gone && endpoint->received < endpoint->to_come && shardrt_clock() < end)
