@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "comm/stop_request.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/lone_process.h"
@@ -158,6 +159,7 @@ static void whole_lines(void) {
 
 int main(int argc, char **argv) {
   whole_lines();
+  error_for_command();
   struct invocation p = {.command_line = command_line_parse(argc, argv)};
   struct command_line *o = &p.command_line;
   if (o->problem[0] == '\0' && o->command == COMMAND_RUN) start(o, argv[0]);

@@ -116,6 +116,10 @@ def error_of(code: int, message: str) -> Error:
     return kind(message, code)
 
 
+class Left(Exception):
+    """Another process abandoned the job, and says so in this text; raised in a transport's function."""
+
+
 # What a transport's function raised, until the call of the library that it ended is known to have failed.
 raised: BaseException | None = None
 
@@ -127,6 +131,8 @@ def failure(code: int) -> BaseException:
     raised = None
     if cause is not None and not isinstance(cause, Exception):
         return cause  # Ctrl-C
+    if isinstance(cause, Left):
+        return CommunicationError(str(cause), code)
     if cause is not None:
         message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
     error = error_of(code, message)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardrt.array import Array, Shard
 from shardrt.errors import Invalid
-from shardrt.transport import Transport, meet
+from shardrt.transport import Transport, hear, meet, tell
 
 if TYPE_CHECKING:  # types are complete where JAX is installed; "ignore" is for where it is not
     from jax import Array as JaxArray  # pyright: ignore
@@ -194,6 +194,12 @@ class _KeyValue(Transport):
         self._store.delete(f"{here}/given")
         self._store.delete(f"{self._job}/{self._number - 1}")
         return everything
+
+    def tell(self, word: str) -> bool:
+        return tell(self._store, self._job, word)
+
+    def hear(self) -> str | None:
+        return hear(self._store, self._job)
 
     def leave(self) -> None:
         """What is left of its keys is deleted when the next job begins, or with the store."""

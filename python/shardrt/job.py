@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import weakref
 from dataclasses import dataclass, fields
 from typing import Any
@@ -37,7 +38,8 @@ class Job:
         self.options = options
         self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
         self.thread = threading.get_ident()  # which joins it, and makes all its calls
-        self.calls: Calls | None = None  # of a transport, made as long as it lasts
+        self.calls: Calls | None = None  # of a transport, made as long as it lasts,
+        self.rank = 0  # which gave this one
         self.handlers: dict[int, Any] = {}  # that its signals had before
 
     def is_on(self) -> bool:
@@ -55,22 +57,36 @@ class Job:
             return
         try:
             code = library.in_slices(library.leave)
-        except BaseException:  # Ctrl-C
-            self.abandon()
+        except BaseException as problem:  # Ctrl-C
+            self.abandon(problem)
             raise
         if code == library.EINVAL:
             check(code)
         _forget(self)
         try:
             check(code)
+        except BaseException as problem:
+            self._tell(problem)
+            raise
         finally:
             self._end()
 
-    def abandon(self) -> None:
-        """Waits for nobody; on another thread than the one that joined it does nothing."""
-        if not self.is_elsewhere() and _forget(self):
-            library.abandon()
-            self._end()
+    def abandon(self, problem: BaseException | None = None) -> None:
+        """Waits for nobody, and tells the others because of which problem; on another thread than the one that joined
+        it does nothing."""
+        if self.is_elsewhere() or not _forget(self):
+            return
+        why = self._tell(problem)
+        library.abandon(why.encode() or None)
+        self._end()
+
+    def _tell(self, problem: BaseException | None) -> str:
+        why = ""
+        if problem is not None and not isinstance(problem, GeneratorExit):  # a loop that nobody goes on with
+            why = "".join(traceback.format_exception_only(problem)).strip().partition("\n")[0]
+        if self.calls is not None:
+            self.calls.tell(f"process {self.rank} left the job (abandoned it)" + (why and f", because of: {why}"))
+        return why
 
     def hear(self) -> None:
         """From now on its signals ask for an orderly end."""
@@ -95,7 +111,7 @@ class Job:
         call that others may wait in."""
         self.recipes.discard(recipe)
         if not self.recipes or not isinstance(problem, Exception):
-            self.abandon()
+            self.abandon(problem)
 
 
 def _ask_stop(_number: int, _frame: object) -> None:
@@ -132,6 +148,7 @@ def _join(job: Job) -> None:
             _check_others()
         return
     wanted.rank, wanted.size = transport.join(wanted.timeout)
+    job.rank = wanted.rank
     job.calls = calls = Calls(transport)
     wanted.transport = _CALLBACKS
     wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
@@ -151,7 +168,7 @@ def _check_others() -> None:
     """A job of one process, in a program of several, would give each of them the same rows."""
     name, count = _others()
     if count > 1 and library.job_info(library.joined()).contents.process_count == 1:
-        library.abandon()
+        library.abandon(None)
         raise error_of(
             library.ECOMM,
             f"{name}.distributed has {count} processes, but shardrt finds this one alone; use shardrt.open(…, "
@@ -192,8 +209,8 @@ def enter(options: Options, recipe: object) -> Job:
         try:
             made.hear()
             _join(made)
-        except BaseException:
-            made.abandon()
+        except BaseException as problem:
+            made.abandon(problem)
             raise
     else:
         _check_options(_current, options)
@@ -204,4 +221,4 @@ def enter(options: Options, recipe: object) -> Job:
 @atexit.register
 def _end() -> None:
     if _current is not None:
-        _current.abandon()
+        _current.abandon(getattr(sys, "last_value", None))  # what ended the program

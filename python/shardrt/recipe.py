@@ -260,8 +260,8 @@ class Recipe(Loader):
             return
         try:
             _finish()
-        except BaseException:
-            self._abandon()
+        except BaseException as problem:
+            self._abandon(problem)
             raise
         opened.give_back()
         opened.job.release(opened)
@@ -273,10 +273,10 @@ class Recipe(Loader):
             raise Error("ask_stop: a job is only asked where shardrt.open has stop_signals=[…]; [] names no signal")
         library.stop_ask()
 
-    def _abandon(self) -> None:
+    def _abandon(self, problem: BaseException | None) -> None:
         """Waits for nobody."""
         opened = self._opened
-        opened.job.abandon()
+        opened.job.abandon(problem)
         opened.job.recipes.discard(opened)
         opened.give_back()
 
@@ -290,7 +290,7 @@ class Recipe(Loader):
         if kind is None:
             self.close()
         else:
-            self._abandon()
+            self._abandon(problem)
 
 
 def open(  # noqa: A001

@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset  # pyright: ignore
 from shardrt.array import Array, Shard
 from shardrt.errors import Invalid
 from shardrt.recipe import Loader
-from shardrt.transport import Transport, meet
+from shardrt.transport import Transport, hear, meet, tell
 
 if TYPE_CHECKING:  # types are complete where PyTorch is installed; "ignore" is for where it is not
     from torch import Tensor  # pyright: ignore
@@ -166,6 +166,7 @@ class _Gloo(Transport):
         self._group: Any = None  # ProcessGroupGloo
         self._work: Any = None  # what is under way there
         self._given = self._all = torch.empty(0)
+        self._job = ""  # below which its last word lies in the store
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Gloo) and self._name == other._name
@@ -178,10 +179,11 @@ class _Gloo(Transport):
 
     def join(self, timeout: float) -> tuple[int, int]:
         number = meet(_Store(self._store), self._rank, self._size, timeout)
+        self._job = f"job {number}"
         # All are here. Gatherings that last longer than any that shardrt waits for are given up.
         limit = timedelta(seconds=2 * timeout + 60)
         self._group = dist.ProcessGroupGloo(
-            dist.PrefixStore(f"job {number}", self._store), self._rank, self._size, limit
+            dist.PrefixStore(self._job, self._store), self._rank, self._size, limit
         )
         return self._rank, self._size
 
@@ -198,6 +200,12 @@ class _Gloo(Transport):
         work, self._work = self._work, None
         work.wait()  # raises what went wrong
         return ctypes.string_at(self._all.data_ptr(), self._all.numel())
+
+    def tell(self, word: str) -> bool:
+        return tell(_Store(self._store), self._job, word)
+
+    def hear(self) -> str | None:
+        return hear(_Store(self._store), self._job)
 
     def leave(self) -> None:
         group, self._group = self._group, None

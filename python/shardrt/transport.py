@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from shardrt import errors, library
 
 _PAUSES = 0.001, 0.05  # seconds between two looks for others: the first and the longest
+_LOOK = 1.0  # seconds of a wait between two looks for what others told
 
 
 class Transport(ABC):
@@ -38,6 +39,18 @@ class Transport(ABC):
         """The job has ended, maybe with a gathering under way, which must not get into a later one. Waits for
         nobody."""
 
+    def tell(self, word: str) -> bool:
+        """This process is about to abandon the job, maybe with a gathering under way: leaves `word` for the others'
+        `hear`, and waits for nobody. False, as here: it cannot. Then they learn it in the next gathering, to which this
+        process gives a last time."""
+        del word
+        return False
+
+    def hear(self) -> str | None:
+        """What a process told when it abandoned the job; None: none did. Asked now and then while a gathering is under
+        way, and when one fails. It does not wait."""
+        return None
+
 
 class Calls:
     """A transport as the library calls it, until end(). What its functions raise ends the library's call, and is raised
@@ -47,10 +60,19 @@ class Calls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._all: int = 0  # where what is gathered goes
+        self._look: float = 0  # when to listen again
+        self._has_told = False
         # Memory that the library borrows as long as the job lasts.
         self.table = library.Transport(None, library.ALLGATHER_START(self._start), library.ALLGATHER_TEST(self._test))
         self._others = sys.unraisablehook
         sys.unraisablehook = self._catch
+
+    def tell(self, word: str) -> None:
+        """Before the job is abandoned."""
+        try:
+            self._has_told = self._transport.tell(word)
+        except Exception:  # what it tells by is gone: nor is anything else there
+            self._has_told = True
 
     def end(self) -> None:
         errors.raised = None
@@ -59,17 +81,31 @@ class Calls:
         self._transport.leave()
 
     def _start(self, _context: int, mine: int, size: int, everything: int) -> int:
-        self._all = everything
+        if self._has_told:
+            return library.ECOMM
+        self._all, self._look = everything, time.monotonic() + _LOOK
         return self._guard(lambda: self._transport.start(ctypes.string_at(mine, size)))
 
     def _test(self, _context: int, done: Any) -> int:
         def test() -> None:
-            gathered = self._transport.test()
+            try:
+                gathered = self._transport.test()
+            except Exception:
+                self._listen()  # for what says more
+                raise
             if gathered is not None:
                 ctypes.memmove(self._all, gathered, len(gathered))
+            elif time.monotonic() > self._look:
+                self._listen()
             done[0] = gathered is not None
 
         return self._guard(test)
+
+    def _listen(self) -> None:
+        word = self._transport.hear()
+        self._look = time.monotonic() + _LOOK
+        if word is not None:
+            raise errors.Left(word)
 
     def _guard(self, call: Callable[[], None]) -> int:
         try:
@@ -131,6 +167,19 @@ def meet(store: Store, rank: int, size: int, timeout: float) -> int:
             raise _timeout(missing, size, timeout)
         time.sleep(pause)
         pause = min(2 * pause, _PAUSES[1])
+
+
+def tell(store: Store, job: str, word: str) -> bool:
+    """Transport.tell by keys below `job`: the first word stays."""
+    if hear(store, job) is None:
+        store.set(f"{job}/left", word.encode())
+        store.add(f"{job}/told", 1)
+    return True
+
+
+def hear(store: Store, job: str) -> str | None:
+    """Transport.hear."""
+    return store.get(f"{job}/left").decode() if store.add(f"{job}/told", 0) > 0 else None
 
 
 def _timeout(missing: list[int], size: int, timeout: float) -> errors.Timeout:

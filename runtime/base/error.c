@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 enum { MESSAGE_BYTES = 4096 };
 static _Thread_local char message[MESSAGE_BYTES];
+static bool is_command;
 
 int error_set(int code, const char *format, ...) {
   va_list args;
@@ -31,6 +33,14 @@ int error_prefix(int code, const char *format, ...) {
   memcpy(old, message, sizeof old);
   int length = snprintf(message, sizeof message, "%s: %s", prefix, old); /* what does not fit is cut off */
   return length > 0 ? code : SHARDRT_EINVAL;
+}
+
+const char *error_words(const char *command, const char *program) {
+  return is_command ? command : program;
+}
+
+void error_for_command(void) {
+  is_command = true;
 }
 
 const char *shardrt_error_message(void) {

@@ -33,7 +33,9 @@ int collective_open(struct collective *m, const struct comm_transport *transport
   int code = notes_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
   const size_t slots = 2 + 2 * (size_t)count, tokens = 2 + (size_t)count;
-  struct collective_slot *room = alloc_zeros(1, slots * sizeof *room + tokens * sizeof(struct collective_token));
+  const size_t token_bytes =
+      sizeof(struct collective_token) + (transport->has_notes ? 0 : sizeof(struct collective_farewell));
+  struct collective_slot *room = alloc_zeros(1, slots * sizeof *room + tokens * token_bytes);
   if (room == NULL) {
     notes_close(&inbox);
     return ALLOC_FAILED;
@@ -51,7 +53,8 @@ int collective_open(struct collective *m, const struct comm_transport *transport
                            .words = (char *)(room + 1),
                            .last = room + 2,
                            .next = room + 2 + count,
-                           .tokens = (struct collective_token *)(room + slots),
+                           .tokens = (char *)(room + slots),
+                           .token_bytes = token_bytes,
                            .is_alike = true};
   return SHARDRT_OK;
 }
@@ -63,8 +66,39 @@ void collective_close(struct collective *m) {
   *m = (struct collective){0};
 }
 
-void collective_abandon(struct collective *m) {
+/* 0: this process's, 1: that of all together, 2 + p: process p's. */
+static struct collective_token *token_at(const struct collective *m, int32_t i) {
+  return (struct collective_token *)(void *)(m->tokens + (size_t)i * m->token_bytes);
+}
+
+/* What comes along with it, where the transport has no notes. */
+static struct collective_farewell *farewell_at(const struct collective *m, int32_t i) {
+  return (struct collective_farewell *)(void *)(token_at(m, i) + 1);
+}
+
+/* The last word of this process. Without notes it goes along in one more meeting, which is left under way: the others
+ * come to that with whatever they do next. */
+static void say_why(struct collective *m, const char *why) {
+  const int shown = (int)strcspn(why, "\n");
+  if (m->transport->has_notes) {
+    struct comm_note note = {.kind = COMM_LEFT, .number = m->completed, .process = m->index};
+    snprintf(note.where, sizeof note.where, "%s", m->where);
+    snprintf(note.why, sizeof note.why, "%.*s", shown, why);
+    m->transport->send_last_note(m->endpoint, m->notes.has_left ? &m->notes.left : &note);
+  } else if (m->completed == m->meetings && !m->notes.has_left) {
+    struct collective_farewell *farewell = farewell_at(m, 0);
+    *token_at(m, 0) = (struct collective_token){0};
+    farewell->has_left = 1;
+    snprintf(farewell->where, sizeof farewell->where, "%s", m->where);
+    snprintf(farewell->why, sizeof farewell->why, "%.*s", shown, why);
+    m->broken = true; /* it does not end */
+    m->transport->gather(m->endpoint, m->tokens, m->token_bytes, token_at(m, 2), m->token_bytes);
+  }
+}
+
+void collective_abandon(struct collective *m, const char *why) {
   assert(m->waits == 0);
+  if (m->count > 1 && why != NULL) say_why(m, why);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
   m->transport->abandon(m->endpoint, kept);
   if (kept == m->rounds) m->rounds = NULL;
@@ -106,6 +140,13 @@ void collective_at(struct collective *m, const char *where) {
   snprintf(m->where, sizeof m->where, "%s", length == 0 ? "" : end);
 }
 
+void collective_after(struct collective *m, const char *call) {
+  char where[COLLECTIVE_WHERE];
+  snprintf(where, sizeof where, "the program, after %s", call);
+  collective_at(m, where);
+  if (m->since[0] == '\0') snprintf(m->since, sizeof m->since, "%s", call);
+}
+
 const char *collective_place(const struct collective *m) {
   return m->mine->where[0] != '\0' ? m->mine->where : m->mine->what;
 }
@@ -129,6 +170,11 @@ static int refuse_abandoned(struct collective *m, const char *what) {
   return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
 }
 
+/* Of the first process that left. The job is broken. */
+static int report_left(const struct collective *m, const char *what) {
+  return comm_report_left(what, &m->notes.left);
+}
+
 /* Rests where the slice that runs here is over. Time away is not spent waiting. */
 static void give_way(struct patience *p) {
   if (!time_slice_due()) return;
@@ -147,6 +193,10 @@ static int work_until(struct collective *m, const struct collective_work *work, 
   uint64_t moves = m->notes.moves;
   for (;; give_way(&p)) {
     if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
+    if (m->notes.has_left && m->notes.left.number < m->meetings) {
+      m->broken = true;
+      return report_left(m, what);
+    }
     bool done = false, moved = false;
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
@@ -183,6 +233,7 @@ int collective_until(struct collective *m, const struct collective_work *work, c
   m->waits++;
   const int code = work_until(m, work, what, bytes);
   m->waits--;
+  m->completed = code < 0 ? m->meetings - 1 : m->meetings;
   return code;
 }
 
@@ -195,6 +246,7 @@ static int test_gathering(void *context, bool *done, bool *moved) {
 int collective_wait(struct collective *m, int started, const char *what, size_t bytes) {
   if (started < 0) {
     m->broken = true;
+    m->completed = m->meetings - 1;
     return started;
   }
   return collective_until(m, &(struct collective_work){.step = test_gathering, .context = m}, what, bytes);
@@ -401,15 +453,15 @@ static bool is_near(const struct collective *m) {
 
 /* Leaves in tokens[1] what all gave together. */
 static int fold_tokens(struct collective *m) {
-  struct collective_token *mine = m->tokens, *all = mine + 1, *each = mine + 2;
-  const size_t bytes = sizeof *mine;
+  struct collective_token *mine = token_at(m, 0), *all = token_at(m, 1), *each = token_at(m, 2);
+  const size_t bytes = m->token_bytes;
   if (!is_near(m))
     return collective_wait(m, m->transport->fold(m->endpoint, &mine->call, COLLECTIVE_FOLDED, &all->call),
                            m->mine->what, bytes);
   const int code = collective_wait(m, m->transport->gather(m->endpoint, mine, bytes, each, bytes), m->mine->what,
                                    bytes * (size_t)m->count);
-  *all = each[0];
-  for (int32_t p = 1; p < m->count && code == SHARDRT_OK; p++) token_add(all, &each[p]);
+  *all = *each;
+  for (int32_t p = 1; p < m->count && code == SHARDRT_OK; p++) token_add(all, token_at(m, 2 + p));
   return code;
 }
 
@@ -426,12 +478,29 @@ static int gather_slots(struct collective *m) {
   return SHARDRT_OK;
 }
 
+/* Whether one says with its token that it left, as it does not come to what follows. */
+static bool has_lost_one(struct collective *m) {
+  if (m->transport->has_notes) return false;
+  int32_t p = 0;
+  while (p < m->count && farewell_at(m, 2 + p)->has_left == 0) p++;
+  if (p == m->count) return false;
+  const struct collective_farewell *said = farewell_at(m, 2 + p);
+  struct comm_note *left = &m->notes.left;
+  *left = (struct comm_note){.kind = COMM_LEFT, .number = m->meetings - 1, .process = p};
+  snprintf(left->where, sizeof left->where, "%.*s", (int)sizeof said->where - 1, said->where);
+  snprintf(left->why, sizeof left->why, "%.*s", (int)sizeof said->why - 1, said->why);
+  m->notes.has_left = m->broken = true;
+  return true;
+}
+
 /* Where nobody failed and all call the same, though they may be in different places, or give different numbers, they
  * go on. */
 static int settle_difference(struct collective *m, const char message[PASSED_ON]) {
+  if (has_lost_one(m)) return report_left(m, m->mine->what);
   int code = gather_slots(m);
   if (code < 0) return code;
   m->seen = shardrt_clock();
+  m->since[0] = '\0';
   m->is_alike = false;
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
@@ -443,15 +512,17 @@ static int meet(struct collective *m, const char *what, int own, uint64_t number
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
+  m->meetings++;
   fill_slot(m, what, own, number, bytes);
-  m->tokens[0] = token_of(m->mine);
-  if (own >= 0 && mine != NULL && bytes <= COLLECTIVE_INLINE) memcpy(m->tokens[0].payload, mine, bytes);
+  *token_at(m, 0) = token_of(m->mine);
+  if (own >= 0 && mine != NULL && bytes <= COLLECTIVE_INLINE) memcpy(token_at(m, 0)->payload, mine, bytes);
   const int64_t start = trace_begin();
   int code = fold_tokens(m);
   if (code == SHARDRT_OK) trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   if (code < 0) return code;
-  if (!token_is_alike(&m->tokens[1])) return settle_difference(m, message);
+  if (!token_is_alike(token_at(m, 1))) return settle_difference(m, message);
   m->seen = shardrt_clock();
+  m->since[0] = '\0';
   m->met = *m->mine;
   m->is_alike = true;
   return SHARDRT_OK;
@@ -459,8 +530,8 @@ static int meet(struct collective *m, const char *what, int own, uint64_t number
 
 /* What is small has come along where all are near; else it goes by way of memory for slots. */
 static int gather_small(struct collective *m, const void *mine, size_t bytes, void *all) {
-  const char *said = (const char *)m->tokens[2].payload;
-  size_t stride = sizeof *m->tokens;
+  const char *said = (const char *)token_at(m, 2)->payload;
+  size_t stride = m->token_bytes;
   if (!is_near(m)) {
     memcpy(m->words, mine, bytes);
     const int code = collective_wait(m, m->transport->gather(m->endpoint, m->words, bytes, m->next, bytes),
@@ -477,6 +548,7 @@ static int gather_small(struct collective *m, const void *mine, size_t bytes, vo
 static int check_usable(struct collective *m, const char *what, int own) {
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
+  if (m->broken && m->notes.has_left) return report_left(m, what);
   if (m->broken)
     return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", (int)strcspn(what, "\n"), what);
   return SHARDRT_OK;

@@ -7,7 +7,7 @@
  *
  * The hashes are one all-reduce of 32 bytes, so that a meeting's bytes do not grow with the job. Few processes gather
  * 64 bytes instead: that takes one message's time, and a tree's takes several. What is gathered beside comes along
- * there, if it is small.
+ * there, if it is small. Where processes can send no notes, it is 256 bytes: the last word of one that leaves, too.
  *
  * Whoever waits spins for a moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no
  * process moved data. A process that moves says so, which restarts the others' clocks. A wait rests when the slice that
@@ -47,6 +47,11 @@ struct collective_token {
   uint64_t number, not_number;              /* of the slot */
   unsigned char payload[COLLECTIVE_INLINE]; /* near only: the bytes themselves where they fit */
 };
+/* What goes along with each token where the transport has no notes. */
+struct collective_farewell {
+  int32_t has_left;                /* 1: the process abandons the job, and this is the last that it says */
+  char where[COMM_WHERE], why[92]; /* as in a note */
+};
 enum { COLLECTIVE_FOLDED = 4 }; /* numbers of a token, of which the and is taken */
 
 struct collective {
@@ -57,34 +62,45 @@ struct collective {
   struct notes notes;            /* which says who else is waiting, once this takes long */
   char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;             /* how many gatherings were started, the same in every process */
+  uint64_t meetings;             /* how many of them began a collective call: each process comes to the same */
+  uint64_t completed;            /* the last of these that ended well, so far, with all that followed it */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
   int32_t waits;                 /* of collective_until that are under way */
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
   double seen;                   /* when the last gathering was that all came to */
   int32_t near;                  /* COLLECTIVE_NEAR, unless a test has other plans */
-  struct collective_slot *room;  /* mine, words, last, next; tokens */
-  char *rounds;                  /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
-  size_t rounds_each;            /* of so many bytes */
-  void *in_use;                  /* room or rounds: all that a gathering under way may use */
+  /* The first call of the program's that has ended since: the others came to its end, or were on the way there. "":
+   * none has. */
+  char since[COLLECTIVE_WHERE];
+  struct collective_slot *room; /* mine, words, last, next; tokens */
+  char *rounds;                 /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
+  size_t rounds_each;           /* of so many bytes */
+  void *in_use;                 /* room or rounds: all that a gathering under way may use */
   struct collective_slot *mine;
   char *words; /* [sizeof(collective_slot)] a part of the message that this process failed with */
   /* [count] each: what everyone said in words last, and the time before; a gathering under way writes to the second,
    * and then they change places. Memory that nobody has written to takes none of the machine's. */
   struct collective_slot *last, *next;
-  struct collective_token *tokens; /* this process's, that of all together, and [count] where these are gathered */
-  struct collective_slot met;      /* what this process said in the last meeting, */
-  bool is_alike;                   /* and all others; else `last` has what they said */
+  char *tokens;               /* this process's, that of all together, and [count] where these are gathered, */
+  size_t token_bytes;         /* each with its farewell, where there are any */
+  struct collective_slot met; /* what this process said in the last meeting, */
+  bool is_alike;              /* and all others; else `last` has what they said */
 };
 
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
                     int32_t index, int32_t count, double timeout);
 void collective_close(struct collective *m);
-/* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. */
-void collective_abandon(struct collective *m);
+/* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. They hear
+ * where this process is, and why it left (the first line of `why`; "": it does not say; NULL: they hear nothing):
+ * whatever they wait for then, or come to, fails at once. Where a gathering is under way in a transport without notes,
+ * nobody can be told. */
+void collective_abandon(struct collective *m, const char *why);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
 void collective_at(struct collective *m, const char *where);
+/* A program's call ("shardrt_open of recipe.lua") has ended, and this process is in the program again. */
+void collective_after(struct collective *m, const char *call);
 
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
 void collective_shorten(char *what);
@@ -94,8 +110,8 @@ void collective_step(struct collective *m, const char *what);
 
 /* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
  * EMISMATCH: processes call different things, or took different steps before.
- * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. Whatever it returns, `mine` and
- * `all` are the caller's again. ENOMEM, in all. */
+ * ETIMEOUT: one did not come. ECOMM: one left, the transport failed, or a wait failed before. Whatever it returns,
+ * `mine` and `all` are the caller's again. ENOMEM, in all. */
 int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
 /* As collective_gather, without copies between. After ETIMEOUT and ECOMM the transport may still be at work on `mine`

@@ -29,9 +29,11 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
  * where the others do not come to it: then the job is still there, for shardrt_job_abort or shardrt_job_abandon. Where
  * this process began MPI, that ends with the program, so that a job can be opened again. */
 int shardrt_job_close(shardrt_job *job);
-/* Leaves the job and waits for nobody; other processes wait for this one until their timeout. What was made with it is
- * freed before. The process can open a job again, also with the same processes, on the same communicator: nothing of
- * the one that was abandoned gets into it. NULL is allowed.
+/* Leaves the job and waits for nobody. Other processes that wait for this one, or come to anything with it later, get
+ * ECOMM at once; over callbacks, as shardrt_transport says. The message names this process, where it was, and the
+ * message of its last call that took the job, where that failed. It takes a fifth of a second at most. What was made
+ * with the job is freed before. This thread's message stays. The process can open a job again, also with the same
+ * processes, on the same communicator: nothing of the one that was abandoned gets into it. NULL is allowed.
  *
  * Over MPI three duplicated communicators are left for good, since freeing them takes all processes, and so is the
  * memory of what is under way, until MPI is done with it. Receives are cancelled; sends and gatherings cannot be. The

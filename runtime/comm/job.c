@@ -22,8 +22,11 @@ enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 10000000 }; /* nanoseconds */
 
 struct shardrt_job {
   shardrt_job_info info;
-  bool has_joined;  /* else opening it failed, and its processes can only be told so */
-  bool has_devices; /* the process's platform is open for it */
+  bool has_joined;    /* else opening it failed, and its processes can only be told so */
+  char why[COMM_WHY]; /* the beginning of the message that the last call failed with; "": it did not */
+  bool is_lost;       /* `why` stays, whatever comes */
+  bool is_over;       /* all processes failed alike, and nobody waits for this one */
+  bool has_devices;   /* the process's platform is open for it */
   struct collective collective;
   struct job_part moves;
   int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
@@ -53,18 +56,16 @@ static int agree_on_settings(shardrt_job *job) {
   for (int32_t p = 1; code == SHARDRT_OK && p < job->info.process_count; p++) {
     if (strcmp(all[p].platform, all[0].platform) != 0)
       code = error_set(SHARDRT_EMISMATCH,
-                       "process 0 has devices of platform %s, process %d of %s; it must be the same in all: --platform "
-                       "host asks for the host's everywhere",
-                       all[0].platform, p, all[p].platform);
+                       "process 0 has devices of platform %s, process %d of %s; it must be the same in all: %s host "
+                       "asks for the host's everywhere",
+                       all[0].platform, p, all[p].platform, error_words("--platform", "platform"));
     else if (all[p].devices_per_process != all[0].devices_per_process)
       code = error_set(SHARDRT_EMISMATCH,
-                       "process 0 has %d devices, process %d has %d; every process must be started with the same "
-                       "--devices",
-                       all[0].devices_per_process, p, all[p].devices_per_process);
+                       "process 0 has %d devices, process %d has %d; every process must be started with the same %s",
+                       all[0].devices_per_process, p, all[p].devices_per_process, error_words("--devices", "devices"));
     else if (all[p].check != all[0].check)
-      code = error_set(SHARDRT_EMISMATCH,
-                       "process 0 runs with --check %s, process %d with --check %s; it must be the same in all",
-                       checks[all[0].check], p, checks[all[p].check]);
+      code = error_set(SHARDRT_EMISMATCH, "process 0 runs with %s %s, process %d with %s; it must be the same in all",
+                       error_words("--check", "check"), checks[all[0].check], p, checks[all[p].check]);
   }
   alloc_free(all);
   return code;
@@ -183,13 +184,22 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
   }
   if (place.here == 0) code = count_here(&job->collective, &place.here);
   if (code < 0) {
-    collective_abandon(&job->collective);
+    collective_abandon(&job->collective, shardrt_error_message());
     return code;
   }
   if (transport != &comm_alone) machine_share(place.here, launcher_pid());
   if (place.is_bound_by_default) machine_widen();
   job->info.process_index = o->planning ? o->rank : place.index;
   job->info.process_count = o->planning ? o->size : place.count;
+  return code;
+}
+
+/* A call that takes the job has ended. Once the job is broken all of them fail: the first says why. One that was
+ * cancelled says nothing: the job is being abandoned. */
+static int note_end(shardrt_job *job, int code) {
+  if (time_slice_is_cancelled()) return code;
+  if (!job->is_lost) snprintf(job->why, sizeof job->why, "%s", code < 0 ? shardrt_error_message() : "");
+  job->is_lost = job->collective.broken;
   return code;
 }
 
@@ -212,9 +222,11 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
   }
   code = open_platform(made, options->platform);
   if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made);
+  made->is_over = code == SHARDRT_EMISMATCH;
   if (code == SHARDRT_OK && made->has_devices && accelerator_get() != NULL)
     code = device_order_settle(&made->collective, made->info.devices_per_process, &made->order);
   made->has_joined = code == SHARDRT_OK;
+  note_end(made, code);
   *out = made;
   return code;
 }
@@ -234,7 +246,8 @@ static void job_clear(shardrt_job *job, bool is_abandoned) {
 
 int shardrt_job_close(shardrt_job *job) {
   collective_at(&job->collective, NULL);
-  int code = job_join(job, "the end of the recipe", SHARDRT_OK, NULL, 0, NULL);
+  int code = job_join(job, error_words("the end of the recipe", "the end of the job"), SHARDRT_OK, NULL, 0, NULL);
+  job->is_over = code < 0 && !job->collective.broken;
   if (code < 0) return code;
   const struct comm_transport *transport = job->collective.transport;
   struct comm_endpoint *endpoint = job->collective.endpoint;
@@ -245,10 +258,25 @@ int shardrt_job_close(shardrt_job *job) {
   return code;
 }
 
-void shardrt_job_abandon(shardrt_job *job) {
+void job_abandon_because(shardrt_job *job, const char *why) {
   if (job == NULL) return;
-  if (job->collective.transport != NULL) collective_abandon(&job->collective);
+  char message[4096]; /* the caller's; what follows may set others */
+  snprintf(message, sizeof message, "%s", shardrt_error_message());
+  if (job->collective.transport != NULL) {
+    if (why == NULL) why = job->why;
+    collective_abandon(&job->collective, job->is_over ? NULL : why);
+  }
   job_clear(job, true);
+  error_set(SHARDRT_OK, "%s", message);
+}
+
+void shardrt_job_abandon(shardrt_job *job) {
+  job_abandon_because(job, NULL);
+}
+
+void job_after(shardrt_job *job, const char *call, int code) {
+  note_end(job, code);
+  if (!time_slice_is_cancelled()) collective_after(&job->collective, call);
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
@@ -298,7 +326,7 @@ static int check_joined(const shardrt_job *job, const char *what, int own) {
 int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all) {
   const int code = check_joined(job, what, own);
   if (code < 0) return code;
-  if (!job->info.planning) return collective_join(&job->collective, what, own, mine, bytes, all);
+  if (!job->info.planning) return note_end(job, collective_join(&job->collective, what, own, mine, bytes, all));
   for (int32_t p = 0; p < job->info.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
   return SHARDRT_OK;
@@ -306,13 +334,14 @@ int job_join(shardrt_job *job, const char *what, int own, const void *mine, size
 
 int job_fold(shardrt_job *job, const char *what, int own, uint64_t *numbers, size_t count) {
   const int code = check_joined(job, what, own);
-  return code < 0 || job->info.planning ? code : collective_fold(&job->collective, what, own, numbers, count);
+  if (code < 0 || job->info.planning) return code;
+  return note_end(job, collective_fold(&job->collective, what, own, numbers, count));
 }
 
 int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs) {
   const int code = check_joined(job, what, own);
   if (code < 0 || job->info.planning) return code;
-  return collective_compare(&job->collective, what, own, number, others, differs);
+  return note_end(job, collective_compare(&job->collective, what, own, number, others, differs));
 }
 
 bool job_is_planned(const shardrt_job *job) {

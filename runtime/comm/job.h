@@ -11,6 +11,14 @@ void job_at_abort(shardrt_job *job, void (*act)(void *context), void *context);
 
 struct collective *job_collective(shardrt_job *job); /* where its processes meet */
 
+/* A call of the program's ("shardrt_open of recipe.lua") has ended, with this code. Until the next one the process is
+ * in the program, for the others' reports; and if it abandons the job now, they hear this thread's message where the
+ * code is below 0. */
+void job_after(shardrt_job *job, const char *call, int code);
+
+/* As shardrt_job_abandon; the others hear `why`. NULL: as there. */
+void job_abandon_because(shardrt_job *job, const char *why);
+
 /* What another room keeps from call to call, made when it is first needed. */
 struct job_part {
   void *data; /* NULL: nothing yet */

@@ -45,6 +45,10 @@ void notes_receive(struct notes *n) {
       peer->failed = note.number;
       peer->has_failed = true;
       break;
+    case COMM_LEFT:
+      if (!n->has_left || note.number < n->left.number) n->left = note;
+      n->has_left = true;
+      break;
     }
   }
 }

@@ -20,6 +20,8 @@ struct notes {
   struct notes_peer *peers; /* [count] */
   uint64_t waiting;         /* the latest gathering that anybody said it was waiting in */
   uint64_t moves;           /* how often anybody said that it moves data */
+  struct comm_note left;    /* of the process that left first (the least number), if has_left */
+  bool has_left;
 };
 
 int notes_open(struct notes *n, const struct comm_transport *transport, struct comm_endpoint *endpoint, int32_t index,

@@ -61,7 +61,11 @@ const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job); /* borrowe
  *
  * Both are called on the thread that opened the job, on that thread's own stack, while it is in a call that takes the
  * job; they return 0, or a negative number where gathering failed (the call is ECOMM then, and the job can only be
- * abandoned). They must not call shardrt, and must not wait: shardrt decides for how long. */
+ * abandoned). They must not call shardrt, and must not wait: shardrt decides for how long.
+ *
+ * A process that abandons the job gives its last word to one more gathering, which it starts and never asks about. The
+ * others learn it there, when they come to it, if that gathering can end without more calls in the first process. Where
+ * a gathering is under way when the job is abandoned, they learn nothing, and wait until their timeout. */
 typedef struct shardrt_transport {
   void *context; /* given back to both */
   /* Starts to gather `bytes` bytes (1 … 16 MiB, the same in every process) from each process; those of the process of

@@ -37,8 +37,9 @@ static bool is_same_place(const struct sighting *a, const struct sighting *b) {
 }
 
 /* "\n  processes 0, 2: waiting at recipe.lua:12 for up to 4.2 s", "\n  process 1: last seen at recipe.lua:9, in
- * barrier, 4.3 s ago". */
-static void add_sighting(struct text *text, const char *names, const struct sighting *s, bool several) {
+ * barrier, 4.3 s ago". `since`: a call of the program's in which that was, and which has ended here; "": none. */
+static void add_sighting(struct text *text, const char *names, const struct sighting *s, bool several,
+                         const char *since) {
   text_add(text, "\n  %s: ", names);
   if (s->is_waiting) {
     text_add(text, "waiting at %.*s for %s%.1f s", COMM_WHERE - 1, s->where, several ? "up to " : "", s->seconds);
@@ -47,6 +48,7 @@ static void add_sighting(struct text *text, const char *names, const struct sigh
   } else {
     text_add(text, "last seen %s%s", s->where[0] == '\0' ? "" : "at ", s->where);
     text_add(text, "%sin %s, %.1f s ago", s->where[0] == '\0' ? "" : ", ", s->what, s->seconds);
+    if (since[0] != '\0') text_add(text, "; by now it may be in its program, after %s", since);
   }
 }
 
@@ -72,7 +74,7 @@ static void add_places(struct text *text, const struct collective *m, bool *told
     }
     char names[256];
     number_text(names, sizeof names, "process", "processes", group, m->count);
-    add_sighting(text, names, &all, count > 1);
+    add_sighting(text, names, &all, count > 1, m->since);
   }
   if (rest > 0) text_add(text, "\n  and %" PRId32 " processes elsewhere", rest);
 }
@@ -103,21 +105,22 @@ static bool find_early(const struct collective *m, const bool *awaited, bool *ea
 /* "process 1 did not come to barrier within 3 seconds". */
 static void add_missing(struct text *text, const struct collective *m, const struct collective_work *work,
                         const char *what, bool *awaited, bool *silent) {
+  const char *longer = error_words("--timeout", "timeout");
   for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
   if (work->awaits != NULL) work->awaits(work->context, awaited);
   if (!m->transport->has_notes && m->count > 1) {
     text_add(text,
              "%s did not end within %g seconds: a process did not come to it (stuck, cut off, or in need of a longer "
-             "--timeout); this transport cannot tell which",
-             what, m->timeout);
+             "%s); this transport cannot tell which",
+             what, m->timeout, longer);
     return;
   }
   bool any = find_silent(m, awaited, silent);
   char names[512] = "";
   number_text(names, sizeof names, "process", "processes", silent, m->count);
   if (any)
-    text_add(text, "%s did not %s %s within %g seconds (stuck, cut off, or in need of a longer --timeout)", names,
-             work->awaits == NULL ? "come to" : "go on with", what, m->timeout);
+    text_add(text, "%s did not %s %s within %g seconds (stuck, cut off, or in need of a longer %s)", names,
+             work->awaits == NULL ? "come to" : "go on with", what, m->timeout, longer);
   else if (work->awaits == NULL && find_early(m, awaited, silent)) {
     number_text(names, sizeof names, "process", "processes", silent, m->count);
     text_add(text, "%s did not come to %s within %g seconds, but wait in something before it", names, what, m->timeout);

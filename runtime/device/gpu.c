@@ -109,9 +109,9 @@ static int open_gpu(struct gpu *g, int number, int32_t processes) {
   if (properties.major * 10 + properties.minor < CUDA_LEAST)
     return error_set(SHARDRT_EINVAL,
                      "GPU %d, %s, has compute capability %d.%d; this shardrt's kernels need %d.%d or newer: `make cuda "
-                     "CUDA_ARCHS=%d%d` builds them for it, --platform host runs without",
+                     "CUDA_ARCHS=%d%d` builds them for it, %s host runs without",
                      number, g->name, properties.major, properties.minor, CUDA_LEAST / 10, CUDA_LEAST % 10,
-                     properties.major, properties.minor);
+                     properties.major, properties.minor, error_words("--platform", "platform"));
   problem = cudaSetDevice(number);
   if (problem != cudaSuccess) return gpu_failed(problem, "cudaSetDevice", what);
   int reads_pageable = 0, has_pools = 0;

@@ -54,8 +54,8 @@ static int mesh_check_size(int32_t naxes, const int64_t *sizes, int64_t nids, co
   if (ids == NULL && product > device_count)
     return error_set(SHARDRT_EINVAL,
                      "a mesh of shape %s needs %" PRId64 " devices, but the job has %" PRId64
-                     "; start more processes, or give each more --devices",
-                     bytes, product, device_count);
+                     "; start more processes, or give each more %s",
+                     bytes, product, device_count, error_words("--devices", "devices"));
   if (product > INT32_MAX)
     return error_set(SHARDRT_EOVERFLOW, "a mesh of %" PRId64 " devices: their ids do not fit in 32 bits", product);
   *size = product;

@@ -37,6 +37,7 @@ static struct {
     int (*call)(void *context);
     void *context;
     int code;
+    const char *why; /* the program abandons the job, while the call is cancelled; NULL: it has not said */
   } sliced;
   struct membership_guest *guests;
   struct left_folder *folders;
@@ -101,11 +102,13 @@ static bool is_resting_here(void) {
   return membership.sliced.caller != NULL && pthread_equal(membership.thread, pthread_self()) && !is_forked();
 }
 
-/* It gives up what it waits for. */
-static void cancel_resting(void) {
+/* It gives up what it waits for, and abandons the job where it joins or leaves one. */
+static void cancel_resting(const char *why) {
   const bool joins = strcmp(membership.sliced.caller, "shardrt_join") == 0;
+  membership.sliced.why = why;
   time_slice_cancel(membership.sliced.slice);
   (void)go_on(INFINITY);
+  membership.sliced.why = NULL;
   if (joins) atomic_flag_clear(&membership.is_joining);
 }
 
@@ -164,7 +167,7 @@ static int join(void *context) {
   shardrt_job *job = NULL;
   const int code = shardrt_job_open(options, &job);
   if (code < 0) {
-    shardrt_job_abandon(job);
+    job_abandon_because(job, membership.sliced.why);
     return code;
   }
   membership.has_sigbus = options->handle_sigbus != 0;
@@ -214,7 +217,7 @@ static int leave(void *context) {
   shardrt_job *job = membership.job;
   int code = shardrt_job_close(job);
   if (code < 0)
-    shardrt_job_abandon(job);
+    job_abandon_because(job, membership.sliced.why);
   else
     code = shardrt_verify_finish();
   clear();
@@ -230,14 +233,18 @@ int shardrt_leave(void) {
   return membership_call("shardrt_leave", leave, NULL);
 }
 
-void shardrt_abandon(void) {
+void shardrt_abandon_because(const char *why) {
   NUMERIC_STATE_OF_C;
-  if (is_resting_here()) cancel_resting();
+  if (is_resting_here()) cancel_resting(why);
   if (membership_check("shardrt_abandon") < 0) return;
   shardrt_job *job = membership.job;
   say_farewell(true); /* what rests ends at once */
-  shardrt_job_abandon(job);
+  job_abandon_because(job, why);
   clear();
+}
+
+void shardrt_abandon(void) {
+  shardrt_abandon_because(NULL);
 }
 
 shardrt_job *shardrt_joined(void) {

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "comm/job.h"
 #include "library/batch.h"
 #include "library/library_call.h"
 #include "library/membership.h"
@@ -20,7 +21,7 @@
 #include "system/numeric_state.h"
 #include "system/time_slice.h"
 
-enum { WHERE = 256 };
+enum { WHERE = 80, SHOWN = 40 }; /* bytes of a place, as a report can show, and of a recipe's path in it, its end */
 
 /* Where a loader stands: its next batch begins at a row of an epoch. The first member, for Lua, says which loader; they
  * count from 1. */
@@ -90,14 +91,20 @@ static int find_direct(struct open_recipe *self, int p) {
   return SHARDRT_OK;
 }
 
+/* "shardrt_next of recipe.lua, train". */
+static void describe(char where[WHERE], const char *call, const char *recipe, const char *loader) {
+  const size_t length = strlen(recipe);
+  snprintf(where, WHERE, "%s of %s%s%s", call, length > SHOWN ? recipe + length - SHOWN : recipe,
+           loader[0] != '\0' ? ", " : "", loader);
+}
+
 static int fill_loader(struct open_recipe *self, int p, const char *recipe) {
   struct recipe_loader *entry = &self->loaders[p];
   struct library_answer answer;
   const int code = call_of(self, "steps_per_epoch", p + 1, NULL, &answer);
   if (code < 0) return code;
   entry->steps = (int64_t)answer.number;
-  snprintf(entry->where, sizeof entry->where, "shardrt_next of %s%s%s", recipe, entry->name[0] != '\0' ? ", " : "",
-           entry->name);
+  describe(entry->where, "shardrt_next", recipe, entry->name);
   return held_bytes_new(&entry->held);
 }
 
@@ -206,8 +213,12 @@ static int call_open(void *context) {
   if (made == NULL) return ALLOC_FAILED;
   made->guest.leave = leave_job;
   atomic_init(&made->owners, 1); /* the job */
+  char call[WHERE];
+  describe(call, "shardrt_open", given->recipe, "");
+  shardrt_job_at(shardrt_joined(), call);
   int code = run_recipe(made, given->recipe, given->argc, given->argv);
   if (code == SHARDRT_OK) code = new_handle(made, -1, given->out);
+  job_after(shardrt_joined(), call, code);
   library_watch(&made->library, false);
   if (code == SHARDRT_OK) {
     membership_add(&made->guest);
@@ -382,14 +393,8 @@ static int end_next(struct open_recipe *self, shardrt_batch **out) {
   return code;
 }
 
-int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
-  NUMERIC_STATE_OF_C;
-  int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
-  if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
-  if (code < 0) return code;
-  struct open_recipe *self = recipe->opened;
-  if (code == SHARDRT_OK) code = check_resting("shardrt_next", self, p);
-  if (code == SHARDRT_OK && resting == NULL) code = begin_next(self, p);
+static int take_next(struct open_recipe *self, int p, double seconds, shardrt_batch **out) {
+  int code = resting == NULL ? begin_next(self, p) : SHARDRT_OK;
   if (code < 0) return code;
   const bool is_endless = seconds < 0 || isinf(seconds);
   if (is_endless && resting == NULL) return next_batch(self, p, out);
@@ -401,6 +406,17 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
     return error_set(SHARDRT_EAGAIN, "the next batch is not there yet");
   }
   return end_next(self, out);
+}
+
+int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
+  NUMERIC_STATE_OF_C;
+  int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
+  if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
+  if (code == SHARDRT_OK) code = check_resting("shardrt_next", recipe->opened, p);
+  if (code < 0) return code;
+  code = take_next(recipe->opened, p, seconds, out);
+  if (code != SHARDRT_EAGAIN) job_after(shardrt_joined(), recipe->opened->loaders[p].where, code);
+  return code;
 }
 
 /* ---- what Lua is asked for -------------------------------------------------------------------------------------- */
@@ -464,7 +480,9 @@ int shardrt_restore(shardrt_recipe *recipe, const char *json) {
   if (code < 0) return code;
   struct open_recipe *self = recipe->opened;
   const struct library_arguments given = {.number = p + 1, .has_number = true, .text = json};
+  shardrt_job_at(shardrt_joined(), "shardrt_restore");
   code = library_call(&self->library, "restore", &given, NULL);
+  job_after(shardrt_joined(), "shardrt_restore", code);
   for (int i = 0; i < self->count && code == SHARDRT_OK; i++)
     if (p < 0 || i == p) self->loaders[i].before.loader = 0;
   return code;
@@ -478,6 +496,9 @@ int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *m
   NUMERIC_STATE_OF_C;
   int code = membership_check("shardrt_allreduce");
   if (code == SHARDRT_OK) code = check_resting("shardrt_allreduce", NULL, -1);
-  if (code == SHARDRT_OK) shardrt_job_at(shardrt_joined(), "shardrt_allreduce");
-  return code < 0 ? code : allreduce_run(shardrt_joined(), data, n, dtype, mesh, axis);
+  if (code < 0) return code;
+  shardrt_job_at(shardrt_joined(), "shardrt_allreduce");
+  code = allreduce_run(shardrt_joined(), data, n, dtype, mesh, axis);
+  job_after(shardrt_joined(), "shardrt_allreduce", code);
+  return code;
 }

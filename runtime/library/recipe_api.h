@@ -21,15 +21,19 @@ int shardrt_join(const shardrt_options *options);
  * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. EFORMAT: another process or job read other
  * bytes of a file than this one. In no job: 0. */
 int shardrt_leave(void);
-/* Leaves the job and waits for nobody, after an error or an interrupt; closes what is open. */
+/* Leaves the job and waits for nobody, after an error or an interrupt; closes what is open. The others hear of it, as
+ * after shardrt_job_abandon: at which call this process was, and the message of that call, where it failed. */
 void shardrt_abandon(void);
+/* The same, for a reason of the program's own, of which they hear the beginning of the first line. NULL: as above. */
+void shardrt_abandon_because(const char *why);
 /* The job that was joined, for the functions that take one; NULL: none. */
 shardrt_job *shardrt_joined(void);
 
 /* Runs the recipe, whose `arg` and `...` are the arguments; it returns a loader, or a table of loaders by name. Several
  * may be open: each has its own Lua state and loaders, and they share the job. EINVAL: the file cannot be read, or the
  * recipe failed (the message begins with its file and line), or returned something else; other codes are those of what
- * failed in it. *out is the caller's, who closes it. */
+ * failed in it. Where this fails in one process alone, the others wait for it until it abandons the job. *out is the
+ * caller's, who closes it. */
 int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out);
 /* The loader of that name, as a handle of its own, which the caller closes; "": the one of a recipe that returned one
  * alone. All handles for one loader go on together. EINVAL: there is no such loader; the message lists the names. */
@@ -51,6 +55,7 @@ void shardrt_close(shardrt_recipe *recipe);
  * ESTOP, once in a job and only where options.tells_stop is set: a process was asked for an orderly end. All processes
  * are told so before the same batch, within about a second or one batch. Nothing is lost: shardrt_state is where the
  * next call goes on, for a program that saves and ends (with status 85, by which launchers know it), or goes on.
+ * ECOMM: another process left the job (shardrt_abandon), at once.
  * The recipe's own Lua state does not run, but for a loader that has a batch_transform, and for the first steps of
  * pipeline = "auto". Its Lua transforms run in states of their own.
  *

@@ -356,10 +356,10 @@ static int check_whole(const shardrt_array *array) {
   size_t held = (size_t)array->block_count * array->shard_bytes;
   if (held == array->bytes) return SHARDRT_OK;
   return error_set(
-      SHARDRT_EDATA,
-      "this process's devices hold %zu of the array's %zu bytes; process_allgather brings the whole value to "
-      "every process, addressable_shards are what is here",
-      held, array->bytes);
+      SHARDRT_EDATA, "this process's devices hold %zu of the array's %zu bytes; %s", held, array->bytes,
+      error_words("process_allgather brings the whole value to every process, addressable_shards are what is here",
+                  "its shards are what is here; process_allgather, in C shardrt_process_allgather, brings the whole "
+                  "value to every process"));
 }
 
 int shardrt_array_gather(const shardrt_array *array, void *value) {

@@ -37,8 +37,8 @@ static const struct plugin_kind kind = {
     .variable = "SHARDRT_CUDA_PLUGIN",
     .entry = "shardrt_accelerator",
     .version = ACCELERATOR_VERSION,
-    .absent = "`make cuda` builds it, where CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs "
-              "without",
+    .absent = "`make cuda` builds it, where CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; the platform host needs "
+              "none",
     .broken = "",
     .stale = "`make cuda` builds both alike, with the toolkit's Python environment active where it is in one",
 };
@@ -57,14 +57,14 @@ int accelerator_find(const char *name, struct accelerator_finding *out) {
   if (code == SHARDRT_OK && table == NULL) return automatic ? SHARDRT_OK : plugin_missing(&kind);
   const struct accelerator *loaded = table;
   if (loaded == NULL)
-    snprintf(out->notice, sizeof out->notice, "%s: devices are the host's, as --platform host asks for",
-             shardrt_error_message());
+    snprintf(out->notice, sizeof out->notice, "%s: devices are the host's, as %s host asks for",
+             shardrt_error_message(), error_words("--platform", "platform"));
   else if (loaded->count(&out->which) > 0)
     out->found = loaded;
   else if (!automatic)
     return error_set(SHARDRT_EINVAL,
-                     "%s; nvidia-smi shows them, and CUDA_VISIBLE_DEVICES may hide them; --platform host runs without",
-                     shardrt_error_message());
+                     "%s; nvidia-smi shows them, and CUDA_VISIBLE_DEVICES may hide them; %s host runs without",
+                     shardrt_error_message(), error_words("--platform", "platform"));
   return SHARDRT_OK;
 }
 

@@ -261,7 +261,7 @@ struct accelerator {
   const struct accelerator_links *links;
 };
 
-enum { ACCELERATOR_VERSION = 7 };
+enum { ACCELERATOR_VERSION = 8 };
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */

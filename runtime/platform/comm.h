@@ -11,23 +11,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/error.h"
 
 /* What processes tell each other outside of gatherings. */
 enum comm_note_kind {
-  COMM_WAITING, /* number: which gathering the sender is waiting in; 0: in none any more */
-  COMM_MOVING,  /* number: in which one the sender moved data just now */
-  COMM_FAILED,  /* number: the hash of the message that the sender is about to end with */
-  COMM_SPEAKING /* number: the same; the sender prints that message */
+  COMM_WAITING,  /* number: which gathering the sender is waiting in; 0: in none any more */
+  COMM_MOVING,   /* number: in which one the sender moved data just now */
+  COMM_FAILED,   /* number: the hash of the message that the sender is about to end with */
+  COMM_SPEAKING, /* number: the same; the sender prints that message */
+  COMM_LEFT      /* number: the last collective call that the process came through before it abandoned the job */
 };
 
-enum { COMM_WHERE = 96 };
+enum { COMM_WHERE = 96, COMM_WHY = 256 };
 
 struct comm_note {
   uint64_t kind;
   uint64_t number;
   double seconds;         /* COMM_WAITING: how long the sender has been there already */
-  char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in */
+  char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in; COMM_LEFT: where the process was */
+  /* COMM_LEFT only: */
+  int32_t process;    /* that left: the sender, or one that the sender heard this of */
+  char why[COMM_WHY]; /* the beginning of its error's first line; "": it had none */
 };
+
+/* For who waits in `what`: a message of COMM_LEFT. */
+static inline int comm_report_left(const char *what, const struct comm_note *left) {
+  return error_set(SHARDRT_ECOMM, "%.*s: process %d left the job (abandoned it)%s%s%s%s", (int)strcspn(what, "\n"),
+                   what, left->process, left->where[0] == '\0' ? "" : ", in ", left->where,
+                   left->why[0] == '\0' ? "" : ", because of: ", left->why);
+}
 
 /* A process's place in the job. */
 struct comm_place {
@@ -44,7 +58,7 @@ struct comm_endpoint;
 struct comm_transport {
   uint32_t version; /* of a plug-in's: COMM_VERSION */
   const char *name;
-  bool has_notes; /* else none ever comes, and who is missing cannot be told */
+  bool has_notes; /* else none ever comes, who is missing cannot be told, and who leaves says so in a gathering */
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. NULL: it
    * always does. */
   bool (*is_reachable)(void);
@@ -74,6 +88,9 @@ struct comm_transport {
   int (*testsome)(struct comm_endpoint *endpoint, int32_t *requests, int32_t *count);
   /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */
   void (*send_note)(struct comm_endpoint *endpoint, int32_t to, const struct comm_note *note);
+  /* Hands over the last note of all, COMM_LEFT, before `abandon`, to every other process; it is not dropped, and this
+   * takes a fraction of a second at most. NULL: there are no notes. */
+  void (*send_last_note)(struct comm_endpoint *endpoint, const struct comm_note *note);
   /* Takes the next note that has come; false where there is none. */
   bool (*receive_note)(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note);
   /* Ends every process of the job at once, or this one alone where the others are not ours to end; does not return. */
@@ -88,7 +105,7 @@ struct comm_transport {
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64, COMM_FOLD = 60 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
-enum { COMM_VERSION = 2 };
+enum { COMM_VERSION = 3 };
 
 extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */

@@ -37,6 +37,10 @@ int error_prefix(int code, const char *format, ...) {
   return opener->error_prefix(code, "%s", text);
 }
 
+const char *error_words(const char *command, const char *program) {
+  return opener->error_words(command, program);
+}
+
 void *alloc_array(size_t n, size_t size) {
   return opener->alloc_array(n, size);
 }

@@ -15,6 +15,7 @@
 static const struct plugin_host host = {
     .error_set = error_set,
     .error_prefix = error_prefix,
+    .error_words = error_words,
     .alloc_array = alloc_array,
     .alloc_zeros = alloc_zeros,
     .alloc_free = alloc_free,

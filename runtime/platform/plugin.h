@@ -16,6 +16,7 @@
 struct plugin_host {
   int (*error_set)(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
   int (*error_prefix)(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+  const char *(*error_words)(const char *command, const char *program);
   void *(*alloc_array)(size_t n, size_t size);
   void *(*alloc_zeros)(size_t n, size_t size);
   void (*alloc_free)(void *memory);

@@ -160,6 +160,23 @@ describe("a job over the program's all-gather", function()
     end
   end)
 
+  it("hears at once of a process that leaves, and why", function()
+    local all = run([[
+      fail.check(C.shardrt_barrier(current.job, "the start"))
+      if rank == 1 then
+        C.shardrt_job_at(current.job, "a line")
+        C.shardrt_job_abandon(current.job)
+        os.exit(3)
+      end
+      fail.check(C.shardrt_barrier(current.job, "a barrier"))
+    ]], 3, { timeout = 1000 })
+    assert.equal(3, all[1].status)
+    for _, p in ipairs { 0, 2 } do
+      assert.equal(1, all[p].status)
+      contains(all[p].stderr, "a barrier: process 1 left the job (abandoned it), in a line")
+    end
+  end)
+
   it("says what it cannot do, and what can", function()
     local all = run([[
       local mesh = shardrt.make_mesh({ size }, { "d" })

@@ -101,6 +101,10 @@ static void fake_send_note(struct comm_endpoint *e, int32_t to, const struct com
   (void)e, (void)to, (void)note;
 }
 
+static void fake_send_last_note(struct comm_endpoint *e, const struct comm_note *note) {
+  (void)e, (void)note;
+}
+
 static bool fake_receive_note(struct comm_endpoint *e, int32_t *from, struct comm_note *note) {
   (void)e, (void)from, (void)note;
   return false;
@@ -111,10 +115,12 @@ static void fake_abandon(struct comm_endpoint *e, void *room) {
 }
 
 static const struct comm_transport fake = {.name = "fake",
+                                           .has_notes = true,
                                            .gather = fake_gather,
                                            .fold = fake_fold,
                                            .test = fake_test,
                                            .send_note = fake_send_note,
+                                           .send_last_note = fake_send_last_note,
                                            .receive_note = fake_receive_note,
                                            .abandon = fake_abandon};
 
@@ -157,7 +163,7 @@ static void check_values(void) {
     CHECK(gather_once(&m, &e, cases[i].bytes, &rounds) == SHARDRT_OK);
     CHECK(rounds == 1 + cases[i].rounds);
   }
-  collective_abandon(&m);
+  collective_abandon(&m, "");
   CHECK(e.left == NULL);
 }
 
@@ -170,7 +176,7 @@ static void check_lost(int64_t which) {
   CHECK(collective_open(&m, &fake, &e, OWN, PROCESSES, 0.2) == SHARDRT_OK);
   CHECK(gather_once(&m, &e, 3 << 20, &rounds) == SHARDRT_ETIMEOUT);
   CHECK(rounds == which);
-  collective_abandon(&m);
+  collective_abandon(&m, "");
   CHECK(e.left != NULL);
   write_all(&e); /* asan sees it where that memory is gone */
   alloc_free(e.left);
@@ -188,7 +194,7 @@ static void check_direct(void) {
   CHECK(e.started == 2 && e.all == all && e.stride == BYTES);
   CHECK(memcmp(all + (size_t)OWN * BYTES, memory, BYTES) == 0 && all[2 * BYTES] == (char)(memory[0] + 2));
   free(memory);
-  collective_abandon(&m);
+  collective_abandon(&m, "");
 }
 
 /* The number that the last process has in a gathering, where this one has `mine`. */
@@ -236,7 +242,7 @@ static void check_meeting(bool is_far) {
   CHECK(collective_join(&m, "reading", SHARDRT_EIO, NULL, 0, NULL) == SHARDRT_EIO);
   CHECK(collective_join(&m, "barrier", SHARDRT_OK, NULL, 0, NULL) == SHARDRT_OK); /* still usable */
   CHECK(strcmp(collective_said(&m, 0)->what, "barrier") == 0);
-  collective_abandon(&m);
+  collective_abandon(&m, "");
 }
 
 static void check_memory(void) {
@@ -249,7 +255,7 @@ static void check_memory(void) {
   shardrt_alloc_fail_at(0);
   CHECK(code == SHARDRT_ENOMEM && rounds > 0); /* the others hear of it */
   CHECK(gather_once(&m, &e, 100000, &rounds) == SHARDRT_OK);
-  collective_abandon(&m);
+  collective_abandon(&m, "");
 }
 
 int main(void) {

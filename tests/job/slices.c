@@ -204,11 +204,13 @@ typedef struct part {
   int rank, number;
   char *all;
   size_t bytes;
+  bool is_silent; /* it says nothing when it leaves */
 } part;
 
 static int start_gathering(void *context, const void *mine, size_t bytes, void *all) {
   part *p = context;
   CHECK(bytes <= MOST);
+  if (p->is_silent) return -1;
   memcpy(p->meeting->rooms[p->rank][p->number % 2], mine, bytes);
   p->all = all;
   p->bytes = bytes;
@@ -317,18 +319,26 @@ static void test_late(double seconds, double away, double late, double timeout, 
 }
 
 /* The other process leaves before it is met. The job is left, too, and both are in a new one then. */
-static void run_twice(meeting *first, meeting *second) {
+static void run_twice(meeting *first, meeting *second, bool is_silent) {
   static const size_t sizes[] = {1000, 0};
   part p = {.meeting = first, .rank = 1};
-  shardrt_job_abandon(join(&p, 20));
+  shardrt_job *job = join(&p, 20);
+  p.is_silent = is_silent;
+  error_set(SHARDRT_EINVAL, "an error of long ago");
+  shardrt_job_abandon(job);
+  CHECK(strcmp(shardrt_error_message(), "an error of long ago") == 0);
   run_other(second, 0, 20, sizes);
 }
 
-static void test_missing(bool is_abandoned) {
+/* What the other's leaving comes to. */
+enum missing { SILENT, ABANDONED, TOLD };
+
+static void test_missing(enum missing how) {
+  const bool is_abandoned = how == ABANDONED;
   part p = {.meeting = share_memory()}, again = {.meeting = share_memory()};
   const pid_t other = fork();
-  if (other == 0) run_twice(p.meeting, again.meeting);
-  call c = {.job = join(&p, 0.5), .bytes = 100};
+  if (other == 0) run_twice(p.meeting, again.meeting, how != TOLD);
+  call c = {.job = join(&p, how == TOLD ? 100 : 0.5), .bytes = 100};
   struct time_slice *slice;
   CHECK(time_slice_new(gather, &c, &slice) == SHARDRT_OK);
   const double start = shardrt_clock();
@@ -339,9 +349,13 @@ static void test_missing(bool is_abandoned) {
     CHECK(time_slice_go(slice, INFINITY) && c.code == SHARDRT_ECOMM);
     CHECK(strcmp(c.message, "letters: the job was abandoned") == 0);
     CHECK(shardrt_barrier(c.job, "more") == SHARDRT_ECOMM);
+  } else if (how == TOLD) { /* longer than the spec waits */
+    CHECK(c.code == SHARDRT_ECOMM && strcmp(c.message, "letters: process 1 left the job (abandoned it)") == 0);
+    CHECK(shardrt_barrier(c.job, "more") == SHARDRT_ECOMM && strstr(shardrt_error_message(), "more: process 1 left"));
   } else {
     CHECK(slices > 5 && c.code == SHARDRT_ETIMEOUT && shardrt_clock() - start > 0.5);
     CHECK(strstr(c.message, "letters did not end within 0.5 seconds: a process did not come to it") != NULL);
+    CHECK(strstr(c.message, "in need of a longer timeout)") != NULL); /* not the command's --timeout */
   }
   free(c.all);
   shardrt_job_abandon(c.job);
@@ -371,8 +385,7 @@ int main(int argc, char **argv) {
     test_late(0.01, 0.5, 1.2, 0.5, 2);
     test_late(INFINITY, 0, 0.1, 60, 1);
   } else if (strcmp(what, "missing") == 0) {
-    test_missing(false);
-    test_missing(true);
+    for (enum missing how = SILENT; how <= TOLD; how++) test_missing(how);
   } else {
     return 2;
   }

@@ -79,7 +79,7 @@ describe("the processes of a program", function()
         code = call()
         if code == C.SHARDRT_EAGAIN then
           again = again + 1
-          if gives_up and again == 3 then return C.shardrt_abandon() end
+          if gives_up and again == 3 then return C.shardrt_abandon_because "enough" end
           if C.shardrt_joined() ~= nil then
             assert.equal(C.SHARDRT_EINVAL, C.shardrt_allreduce(nil, 0, C.SHARDRT_FLOAT32, nil, "data"))
             expect.contains(message(), "has returned SHARDRT_EAGAIN; it is called again first")
@@ -100,9 +100,11 @@ describe("the processes of a program", function()
     sliced(C.shardrt_leave)
     for _, call in ipairs { function() return C.shardrt_open(path, 0, nil, out) end, C.shardrt_leave } do
       sliced(join_in_slices)
-      if own == 0 then
-        sliced(call, true)
-      else
+      if own == 0 then sliced(call, true) end
+      shardrt.sync_global_devices "one has given up"
+      if own == 1 then
+        assert.equal(C.SHARDRT_ECOMM, call())
+        expect.contains(message(), "process 0 left the job (abandoned it)", "because of: enough")
         C.shardrt_abandon()
       end
       assert.is_true(C.shardrt_joined() == nil)
@@ -117,8 +119,9 @@ describe("the processes of a program", function()
       local code
       repeat code = C.shardrt_next(recipe, 0.05, out) until code ~= C.SHARDRT_EAGAIN
       assert.equal(C.SHARDRT_ETIMEOUT, code)
-      expect.contains(message(), "process 1")
+      expect.contains(message(), "process 1", "; by now it may be in its program, after shardrt_open of ")
     end
+    shardrt.sync_global_devices "one has waited"
     C.shardrt_close(recipe)
     C.shardrt_abandon()
     shardrt.sync_global_devices "both have left"
@@ -133,7 +136,8 @@ describe("the processes of a program", function()
   it("leave one after the other's patience has ended, and join again at once", function()
     join(1)
     if own == 1 then ffi.C.usleep(2500000) end
-    assert.equal(C.SHARDRT_ETIMEOUT, C.shardrt_leave(), message())
+    assert.equal(own == 0 and C.SHARDRT_ETIMEOUT or C.SHARDRT_ECOMM, C.shardrt_leave(), message())
+    if own == 1 then expect.contains(message(), "process 0 left the job", "because of: process 1 did not come to") end
     join()
     local recipe, out = open(), ffi.new "shardrt_batch *[1]"
     assert.equal(1, C.shardrt_next(recipe, -1, out), message())
@@ -146,6 +150,7 @@ describe("the processes of a program", function()
     join()
     local recipe, out = open(), ffi.new "shardrt_batch *[1]"
     if own == 0 then assert.equal(C.SHARDRT_EAGAIN, C.shardrt_next(recipe, 0.05, out)) end
+    shardrt.sync_global_devices "one has waited"
     local before = C.shardrt_clock()
     C.shardrt_abandon()
     assert.is_true(C.shardrt_clock() - before < 30) -- the job's timeout is 60
@@ -179,11 +184,16 @@ describe("the processes of a program", function()
     assert.is_nil(io.open(folder))
   end)
 
-  it("add up buffers of their own", function()
-    join()
+  local function new_mesh()
     local names, sizes = ffi.new("const char *[1]", { "data" }), ffi.new("int64_t[1]", 2)
     local mesh = ffi.new "shardrt_mesh *[1]"
     assert.equal(0, C.shardrt_mesh_new(1, sizes, names, 0, nil, 2, mesh))
+    return mesh
+  end
+
+  it("add up buffers of their own", function()
+    join()
+    local mesh = new_mesh()
     local values = ffi.new "float[1000]"
     for i = 0, 999 do values[i] = (own + 1) * i end
     assert.equal(0, C.shardrt_allreduce(values, 1000, C.SHARDRT_FLOAT32, mesh[0], "data"), message())
@@ -191,5 +201,93 @@ describe("the processes of a program", function()
     assert.equal(C.SHARDRT_EINVAL, C.shardrt_allreduce(values, 1, C.SHARDRT_FLOAT32, mesh[0], "rows"))
     C.shardrt_mesh_free(mesh[0])
     assert.equal(0, C.shardrt_leave(), message())
+  end)
+
+  -- The timeout is longer than the spec may take.
+  describe("hear at once that one left, where, and why:", function()
+    local out
+
+    -- Process 1 leaves, where process 0 waits, in a job that both have joined; in the next one all is well.
+    local function case(name, leave, wait, ...)
+      local pieces = { "process 1 left the job (abandoned it)", ... }
+      it(name, function()
+        out = ffi.new "shardrt_batch *[1]"
+        join(1000)
+        if own == 1 then
+          leave()
+          C.shardrt_abandon()
+        else
+          local code = wait()
+          local said = message()
+          assert.equal(C.SHARDRT_ECOMM, code, said)
+          expect.contains(said, unpack(pieces))
+          assert.is_nil(said:find("more of it", 1, true))
+          if code == C.shardrt_leave() then expect.contains(message(), unpack(pieces)) end -- it is told again
+        end
+        join(1000)
+        local recipe = open()
+        assert.equal(1, C.shardrt_next(recipe, -1, out), message())
+        C.shardrt_batch_free(out[0])
+        C.shardrt_close(recipe)
+        assert.equal(0, C.shardrt_leave(), message())
+      end)
+    end
+
+    local function take_all()
+      local recipe = open()
+      local code
+      repeat
+        code = C.shardrt_next(recipe, 0.05, out)
+        if code == 1 then C.shardrt_batch_free(out[0]) end
+      until code ~= 1 and code ~= C.SHARDRT_EAGAIN
+      C.shardrt_close(recipe)
+      return code
+    end
+    local function take_one()
+      local recipe = open()
+      assert.equal(1, C.shardrt_next(recipe, -1, out), message())
+      C.shardrt_batch_free(out[0])
+      return recipe
+    end
+
+    local failing = shardrt.temporary_folder() .. "/failing.lua"
+    if own == 0 then
+      local file = assert(io.open(failing, "w"))
+      file:write('if require("shardrt").process_index() == 1 then error "boom\\nmore of it" end\n', RECIPE)
+      file:close()
+    end
+    shardrt.sync_global_devices "the failing recipe is written"
+    local function open_failing() return C.shardrt_open(failing, 0, nil, ffi.new "shardrt_recipe *[1]") end
+    case("while a recipe is opened", function()
+      assert.equal(C.SHARDRT_EINVAL, open_failing())
+    end, open_failing, "in the program, after shardrt_open of ", "failing.lua, because of: ", "failing.lua:1: boom")
+
+    case("while a batch is waited for", function()
+      C.shardrt_close(take_one())
+      C.shardrt_abandon_because "ValueError: the loss is nan\nmore of it"
+    end, take_all, "in the program, after shardrt_next of ", "recipe.lua, because of: ValueError: the loss is nan")
+
+    case("while it waited itself", function()
+      assert.equal(C.SHARDRT_EAGAIN, C.shardrt_next(open(), 0.05, out))
+    end, function()
+      local recipe = open()
+      ffi.C.usleep(300000)
+      return C.shardrt_next(recipe, -1, out)
+    end, "in shardrt_next of ")
+
+    case("while buffers are added up", function()
+      assert.equal(C.SHARDRT_EINVAL, C.shardrt_restore(take_one(), "{"))
+    end, function()
+      local mesh, recipe = new_mesh(), take_one()
+      local code = C.shardrt_allreduce(ffi.new "float[3]", 3, C.SHARDRT_FLOAT32, mesh[0], "data")
+      C.shardrt_mesh_free(mesh[0])
+      C.shardrt_close(recipe)
+      return code
+    end, "after shardrt_restore, because of: ", "the state is no JSON")
+
+    case("while the job is left", function() C.shardrt_close(take_one()) end, function()
+      C.shardrt_close(take_one())
+      return C.shardrt_leave()
+    end, "in the program, after shardrt_next of ")
   end)
 end)

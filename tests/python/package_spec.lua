@@ -544,17 +544,40 @@ try:
     with shardrt.open(recipe, devices=1, timeout=1.5) as data:
         for batch in data:
             if rank == 1:
-                raise LookupError
-except LookupError:
-    time.sleep(4)
+                time.sleep(4)
+                os._exit(0)
 except TimeoutError as problem:
     assert isinstance(problem, shardrt.Error) and problem.name == "ETIMEOUT", problem
-    assert "process 1" in str(problem), problem
+    assert "process 1" in str(problem) and "in need of a longer timeout)" in str(problem), problem
+    assert "; by now it may be in its program, after shardrt_open of " in str(problem), problem
     print("missing")
 sys.stdout.flush()
 os._exit(0)
 ]], { processes = 2 })
     expect.contains(result.stdout, "missing")
+  end)
+
+  it("tells the others at once of an exception in one process, and opens the recipe again", function()
+    local result = expect.well(run("loader { epochs = 1 }", [[
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+try:
+    with shardrt.open(recipe, devices=1, timeout=1000) as data:
+        for step, batch in enumerate(data):
+            if step == 3 and rank == 1:
+                raise LookupError("mine\nand more")
+except (LookupError, shardrt.Error) as problem:
+    said = str(problem)
+    if rank == 0:
+        assert problem.name == "ECOMM" and isinstance(problem, ConnectionError), said
+        assert "process 1 left the job (abandoned it), in the program, after shardrt_next of " in said, said
+        assert said.endswith("r.lua, because of: LookupError: mine"), said
+else:
+    raise AssertionError
+with shardrt.open(recipe, devices=1, timeout=20) as data:
+    assert len(list(data)) == 12
+print("told")
+]], { processes = 2 }))
+    expect.contains(result.stdout, "told\ntold\n")
   end)
 
   -- A signal's exception at every place of the package's code that Python hears signals at: as Ctrl-C would come there.

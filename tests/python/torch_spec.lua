@@ -254,6 +254,27 @@ os._exit(0)
     end
   end)
 
+  -- Longer than the spec waits: 1000 seconds.
+  it("hears at once that a process left, also where it gave up a gathering, and joins again", function()
+    well('(shardrt.process_index() == 0 and arg[1] and os.execute "sleep 3" and nil) or loader { epochs = 1 }',
+      TOGETHER .. [=[
+if rank == 1:
+    try:
+        with shardrt.open(recipe, transport=transport, devices=DEVICES, timeout=1000) as data:
+            next(iter(data))
+            raise LookupError("mine\nand more")
+    except LookupError:
+        pass
+    raised(TimeoutError, "longer timeout)", args=["late"], timeout=1.5)
+else:
+    problem = raised(ConnectionError, "process 1 left the job (abandoned it)", timeout=1000)
+    assert problem.name == "ECOMM" and str(problem).endswith("because of: LookupError: mine"), str(problem)
+    raised(ConnectionError, "process 1 left the job (abandoned it), because of: shardrt.errors.Timeout: ",
+           args=["late"], timeout=1000)
+assert len(list(work())) == 12
+]=], { processes = 2 })
+  end)
+
   it("refuses to be alone among several processes, and names what works", function()
     well("loader {}", [=[
 words = "transport=shardrt.torch.transport()"

@@ -101,6 +101,37 @@ with shardrt.open(recipe, devices=1, transport="alone") as data:
 ]=], { processes = 2 })
   end)
 
+  -- Longer than the spec waits: 1000 seconds.
+  it("learns in the next gathering that a process left, or by what the transport tells", function()
+    for _, tells in ipairs { "", [=[
+class Telling(ByFiles):
+    def tell(self, word):
+        write(folder / f"left {self.job}", word.encode())
+        return True
+    def hear(self):
+        path = folder / f"left {self.job}"
+        return path.read_text() if path.exists() else None
+transport = Telling()
+]=] } do
+      well("loader { epochs = 1 }", tells .. [=[
+try:
+    with shardrt.open(recipe, devices=1, timeout=1000, transport=transport) as data:
+        for step, batch in enumerate(data):
+            if step == 3 and rank == 1:
+                raise LookupError("mine\nand more")
+except (LookupError, ConnectionError) as problem:
+    said = str(problem)
+    if rank != 1:
+        assert problem.name == "ECOMM" and "process 1 left the job (abandoned it), " in said, said
+        assert said.endswith("because of: LookupError: mine"), said
+else:
+    raise AssertionError
+with shardrt.open(recipe, devices=1, timeout=20, transport=transport) as data:
+    assert len(list(data)) == 12
+]=], { processes = 4 })
+    end
+  end)
+
   it("says who did not come", function()
     well("loader { epochs = 1 }", [=[
 if rank not in (1, 2):

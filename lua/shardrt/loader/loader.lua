@@ -198,10 +198,16 @@ local function wrap_arrays(self)
   return batch.wrap(made)
 end
 
+-- Where this process is, for the others' reports. A program's call after the recipe has ended has said that by itself.
+local function note_place()
+  local where = fail.where()
+  if fail.chunk or where ~= fail.recipe then C.shardrt_job_at(current.job, where or "?") end
+end
+
 -- The next batch, or nil after the last.
 local function next_batch(self)
   if current.info.planning ~= 0 then return nil end
-  C.shardrt_job_at(current.job, fail.where() or "?")
+  note_place()
   if self.auto and self.auto:is_measuring() then
     change_way(self)
     collectgarbage() -- so that memory is soon used again, as it will be
@@ -282,7 +288,7 @@ function loader.restore(loaders, states)
     places[i], before[i] = ("%.0f %.0f"):format(given.epoch, given.row), now
   end
   local place = table.concat(places, ", ")
-  C.shardrt_job_at(current.job, fail.where() or "?")
+  note_place()
   local subject = "the state that loader:restore goes to"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(place, #place)))
   for i, self in ipairs(loaders) do

@@ -48,6 +48,10 @@ static void alone_send_note(struct comm_endpoint *endpoint, int32_t to, const st
   (void)endpoint, (void)to, (void)note;
 }
 
+static void alone_send_last_note(struct comm_endpoint *endpoint, const struct comm_note *note) {
+  (void)endpoint, (void)note;
+}
+
 static bool alone_receive_note(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note) {
   (void)endpoint, (void)from, (void)note;
   return false;
@@ -78,6 +82,7 @@ const struct comm_transport comm_alone = {
     .irecv = alone_irecv,
     .testsome = alone_testsome,
     .send_note = alone_send_note,
+    .send_last_note = alone_send_last_note,
     .receive_note = alone_receive_note,
     .kill = alone_kill,
     .close = alone_close,

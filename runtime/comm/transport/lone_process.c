@@ -67,7 +67,9 @@ static void refuse_several(struct lone_process_finding *out, const char *size, c
   const size_t room = sizeof out->message;
   const int count = number_in_environment(size);
   char use[128];
-  snprintf(use, sizeof use, "mpirun -n %d shardrt recipe.lua, or shardrt run -n %d recipe.lua", count, count);
+  const char *started = error_words("shardrt recipe.lua", "PROGRAM");
+  const int begun = snprintf(use, sizeof use, "mpirun -n %d %s", count, started);
+  snprintf(use + begun, sizeof use - (size_t)begun, error_words(", or shardrt run -n %d recipe.lua", ""), count);
   const int used =
       snprintf(out->message, room, "the launcher started %d processes, but each finds itself alone: %s is %d, and ",
                count, size, count);

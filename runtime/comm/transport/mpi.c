@@ -6,7 +6,7 @@
  *
  * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
  * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
- * own notes and nobody else.
+ * own notes and nobody else. All get the last note from one place.
  *
  * MPI may be the program's, and the communicator, too. Then nothing of it is changed: error handlers are set on our
  * duplicates alone, MPI is not ended, and neither are other processes. A job that is abandoned leaves its duplicates
@@ -29,10 +29,14 @@
 #include "platform/opener.h"
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
+/* What is sent of all notes but the last, as there are many and these say no more. */
+enum { SHORT_NOTE = offsetof(struct comm_note, process) };
+#define LAST_NOTE_SECONDS 0.2 /* for MPI to take the last notes; who has stopped is not waited for */
 
 struct mpi_peer {
   MPI_Request requests[NOTES_UNDER_WAY];
-  struct comm_note notes[NOTES_UNDER_WAY];
+  char notes[NOTES_UNDER_WAY][SHORT_NOTE];
+  MPI_Request last_request; /* of the last note */
 };
 
 struct comm_endpoint {
@@ -46,6 +50,7 @@ struct comm_endpoint {
   int32_t received; /* notes, from all, */
   int32_t to_come;  /* and how many these will have been when the job is closed */
   double timeout;   /* seconds that the others have to come to that end */
+  struct comm_note last_note;
   /* By request. */
   MPI_Request under_way[COMM_REQUESTS];
   size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
@@ -202,13 +207,22 @@ static int mpi_fill(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_pl
   endpoint->peers = alloc_array(count, sizeof *endpoint->peers);
   endpoint->sent = alloc_zeros(count, sizeof *endpoint->sent);
   if (endpoint->peers == NULL || endpoint->sent == NULL) return mpi_without_notes(endpoint);
-  for (size_t p = 0; p < count; p++)
+  for (size_t p = 0; p < count; p++) {
     for (int i = 0; i < NOTES_UNDER_WAY; i++) endpoint->peers[p].requests[i] = MPI_REQUEST_NULL;
+    endpoint->peers[p].last_request = MPI_REQUEST_NULL;
+  }
   return SHARDRT_OK;
 }
 
 /* ---- what abandoned jobs left behind ------------------------------------------------------------------------------
  */
+
+static bool mpi_has_sent_last_notes(struct comm_endpoint *endpoint) {
+  int gone = 1;
+  for (int p = 0; p < endpoint->count && gone; p++)
+    if (MPI_Test(&endpoint->peers[p].last_request, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS) gone = 0;
+  return gone;
+}
 
 /* Whether MPI is done with all that was under way there. */
 static bool mpi_is_quiet(struct comm_endpoint *endpoint) {
@@ -219,7 +233,7 @@ static bool mpi_is_quiet(struct comm_endpoint *endpoint) {
   for (int p = 0; p < endpoint->count && is_quiet; p++)
     is_quiet =
         MPI_Testall(NOTES_UNDER_WAY, endpoint->peers[p].requests, &gone, MPI_STATUSES_IGNORE) == MPI_SUCCESS && gone;
-  return is_quiet;
+  return is_quiet && mpi_has_sent_last_notes(endpoint);
 }
 
 static void mpi_free_endpoint(struct comm_endpoint *endpoint) {
@@ -382,12 +396,25 @@ static void mpi_send_note(struct comm_endpoint *endpoint, int32_t to, const stru
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
     int sent = 0;
     if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
-    peer->notes[i] = *note;
-    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, endpoint->notes, &peer->requests[i]) ==
+    memcpy(peer->notes[i], note, SHORT_NOTE);
+    if (MPI_Isend(peer->notes[i], SHORT_NOTE, MPI_BYTE, to, NOTE_TAG, endpoint->notes, &peer->requests[i]) ==
         MPI_SUCCESS)
       endpoint->sent[to]++;
     return;
   }
+}
+
+/* Some MPIs send what they have begun to send only while they are called. */
+static void mpi_send_last_note(struct comm_endpoint *endpoint, const struct comm_note *note) {
+  const double end = shardrt_clock() + LAST_NOTE_SECONDS;
+  int self;
+  if (endpoint->peers == NULL || mpi_has_ended() || MPI_Comm_rank(endpoint->notes, &self) != MPI_SUCCESS) return;
+  endpoint->last_note = *note;
+  for (int p = 0; p < endpoint->count; p++)
+    if (p != self)
+      MPI_Isend(&endpoint->last_note, (int)sizeof *note, MPI_BYTE, p, NOTE_TAG, endpoint->notes,
+                &endpoint->peers[p].last_request);
+  while (!mpi_has_sent_last_notes(endpoint) && shardrt_clock() < end) sched_yield();
 }
 
 static bool mpi_receive_note(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note) {
@@ -412,7 +439,7 @@ static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, i
 }
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
- * process is about to close, and sends none any more. */
+ * process is about to close, and sends none any more, but one that had no patience to be met there, and left. */
 static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
   const double end = shardrt_clock() + endpoint->timeout;
   int32_t from;
@@ -422,6 +449,8 @@ static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
                                        &endpoint->request);
   while (code == MPI_SUCCESS && !gone && shardrt_clock() < end) {
     code = MPI_Test(&endpoint->request, &gone, MPI_STATUS_IGNORE);
+    if (!gone && mpi_receive_note(endpoint, &from, &note) && note.kind == COMM_LEFT)
+      return comm_report_left("the end of the job", &note);
     if (!gone) sched_yield();
   }
   while (code == MPI_SUCCESS && gone && endpoint->received < endpoint->to_come && shardrt_clock() < end)
@@ -466,6 +495,7 @@ static const struct comm_transport comm_mpi = {
     .irecv = mpi_irecv,
     .testsome = mpi_testsome,
     .send_note = mpi_send_note,
+    .send_last_note = mpi_send_last_note,
     .receive_note = mpi_receive_note,
     .kill = mpi_kill,
     .close = mpi_close,
