@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from shardrt import library
-from shardrt.errors import Invalid, check, error_of
+from shardrt.errors import Error, Invalid, check, error_of
 from shardrt.transport import Calls, Transport
 
 _TRANSPORTS = {"auto": 0, "alone": 1}  # SHARDRT_TRANSPORT_…
@@ -77,7 +77,7 @@ class Job:
         if self.is_elsewhere() or not _forget(self):
             return
         why = self._tell(problem)
-        library.abandon(why.encode() or None)
+        library.abandon(why.encode(errors="replace") or None)
         self._end()
 
     def _tell(self, problem: BaseException | None) -> str:
@@ -107,10 +107,10 @@ class Job:
             self.leave()
 
     def give_up(self, recipe: object, problem: BaseException) -> None:
-        """One recipe less, by an error; with the last one the job is abandoned, and with all of them where Ctrl-C left a
-        call that others may wait in."""
+        """One recipe less, by an error; with the last one the job is abandoned, and with all of them where what is
+        no error of the library's (Ctrl-C, a signal's handler that raises) left a call that others may wait in."""
         self.recipes.discard(recipe)
-        if not self.recipes or not isinstance(problem, Exception):
+        if not self.recipes or not isinstance(problem, Error):
             self.abandon(problem)
 
 

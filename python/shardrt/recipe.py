@@ -308,9 +308,10 @@ def open(  # noqa: A001
 
     args: the recipe's `arg`. devices: of each process. timeout: seconds that another process is waited for.
     platform: "host" or "cuda". transport: how its processes find each other, by MPI where mpirun or srun started them;
-    "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own. handle_sigbus: a data file that is cut short while it is read ends the
-    process with a line that names it, in place of "Bus error". stop_signals: those that ask for an orderly end, as
-    [signal.SIGTERM]; the loop then ends by shardrt.Stopped, before the same batch in all processes.
+    "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own.
+    handle_sigbus: a data file that is cut short while it is read ends the process with a line that names it, in place
+    of "Bus error". stop_signals: those that ask for an orderly end, the same in all processes, as
+    [signal.SIGTERM, signal.SIGUSR1]; the loop then ends by shardrt.Stopped, before the same batch everywhere.
     """
     signals = None if stop_signals is None else tuple(stop_signals)
     return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport, handle_sigbus, signals)))

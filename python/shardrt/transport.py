@@ -172,7 +172,7 @@ def meet(store: Store, rank: int, size: int, timeout: float) -> int:
 def tell(store: Store, job: str, word: str) -> bool:
     """Transport.tell by keys below `job`: the first word stays."""
     if hear(store, job) is None:
-        store.set(f"{job}/left", word.encode())
+        store.set(f"{job}/left", word.encode(errors="replace"))
         store.add(f"{job}/told", 1)
     return True
 

@@ -84,7 +84,8 @@ static void say_why(struct collective *m, const char *why) {
     struct comm_note note = {.kind = COMM_LEFT, .number = m->completed, .process = m->index};
     snprintf(note.where, sizeof note.where, "%s", m->where);
     snprintf(note.why, sizeof note.why, "%.*s", shown, why);
-    m->transport->send_last_note(m->endpoint, m->notes.has_left ? &m->notes.left : &note);
+    m->transport->send_last_note(m->endpoint,
+                                 m->notes.has_left && m->notes.left.number <= m->completed ? &m->notes.left : &note);
   } else if (m->completed == m->meetings && !m->notes.has_left) {
     struct collective_farewell *farewell = farewell_at(m, 0);
     *token_at(m, 0) = (struct collective_token){0};
@@ -96,9 +97,14 @@ static void say_why(struct collective *m, const char *why) {
   }
 }
 
+void collective_say_why(struct collective *m, const char *why) {
+  if (m->count > 1 && m->transport->has_notes && !m->has_said) say_why(m, why);
+  m->has_said = m->has_said || m->transport->has_notes;
+}
+
 void collective_abandon(struct collective *m, const char *why) {
   assert(m->waits == 0);
-  if (m->count > 1 && why != NULL) say_why(m, why);
+  if (m->count > 1 && why != NULL && !m->has_said) say_why(m, why);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
   m->transport->abandon(m->endpoint, kept);
   if (kept == m->rounds) m->rounds = NULL;
@@ -254,6 +260,12 @@ int collective_wait(struct collective *m, int started, const char *what, size_t 
 
 const struct collective_slot *collective_said(const struct collective *m, int32_t process) {
   return m->is_alike ? &m->met : &m->last[process];
+}
+
+bool collective_is_over(const struct collective *m) {
+  bool is_alike = !m->broken;
+  for (int32_t p = 0; p < m->count; p++) is_alike = is_alike && collective_said(m, p)->call == m->mine->call;
+  return is_alike;
 }
 
 static bool slot_equal(const struct collective_slot *a, const struct collective_slot *b) {

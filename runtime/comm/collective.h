@@ -65,6 +65,7 @@ struct collective {
   uint64_t meetings;             /* how many of them began a collective call: each process comes to the same */
   uint64_t completed;            /* the last of these that ended well, so far, with all that followed it */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
+  bool has_said;                 /* the others were told that this process leaves, and why */
   int32_t waits;                 /* of collective_until that are under way */
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
@@ -96,6 +97,10 @@ void collective_close(struct collective *m);
  * whatever they wait for then, or come to, fails at once. Where a gathering is under way in a transport without notes,
  * nobody can be told. */
 void collective_abandon(struct collective *m, const char *why);
+/* Where the transport has notes: says that now, before what takes time; collective_abandon follows. */
+void collective_say_why(struct collective *m, const char *why);
+/* Whether the last meeting failed in all processes alike, as all called the same in it. */
+bool collective_is_over(const struct collective *m);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
 void collective_at(struct collective *m, const char *where);

@@ -43,12 +43,14 @@ void shardrt_options_init(shardrt_options *options) {
 struct job_settings {
   int32_t devices_per_process;
   int32_t check;
+  int32_t tells_stop;
   char platform[16];
 };
 
-static int agree_on_settings(shardrt_job *job) {
+static int agree_on_settings(shardrt_job *job, bool tells_stop) {
   static const char *const checks[] = {"off", "sample", "all"};
-  struct job_settings mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
+  struct job_settings mine = {
+      .devices_per_process = job->info.devices_per_process, .check = job->info.check, .tells_stop = tells_stop};
   memcpy(mine.platform, job->info.platform, sizeof mine.platform);
   struct job_settings *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
@@ -66,6 +68,12 @@ static int agree_on_settings(shardrt_job *job) {
     else if (all[p].check != all[0].check)
       code = error_set(SHARDRT_EMISMATCH, "process 0 runs with %s %s, process %d with %s; it must be the same in all",
                        error_words("--check", "check"), checks[all[0].check], p, checks[all[p].check]);
+    else if (all[p].tells_stop != all[0].tells_stop)
+      code =
+          error_set(SHARDRT_EMISMATCH,
+                    "process %d wants to be told of an orderly end (tells_stop, stop_signals), process %d does not; it "
+                    "must be the same in all",
+                    all[0].tells_stop ? 0 : p, all[0].tells_stop ? p : 0);
   }
   alloc_free(all);
   return code;
@@ -221,7 +229,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
     return code;
   }
   code = open_platform(made, options->platform);
-  if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made);
+  if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made, options->tells_stop != 0);
   made->is_over = code == SHARDRT_EMISMATCH;
   if (code == SHARDRT_OK && made->has_devices && accelerator_get() != NULL)
     code = device_order_settle(&made->collective, made->info.devices_per_process, &made->order);
@@ -247,7 +255,7 @@ static void job_clear(shardrt_job *job, bool is_abandoned) {
 int shardrt_job_close(shardrt_job *job) {
   collective_at(&job->collective, NULL);
   int code = job_join(job, error_words("the end of the recipe", "the end of the job"), SHARDRT_OK, NULL, 0, NULL);
-  job->is_over = code < 0 && !job->collective.broken;
+  job->is_over = code < 0 && collective_is_over(&job->collective);
   if (code < 0) return code;
   const struct comm_transport *transport = job->collective.transport;
   struct comm_endpoint *endpoint = job->collective.endpoint;
@@ -268,6 +276,11 @@ void job_abandon_because(shardrt_job *job, const char *why) {
   }
   job_clear(job, true);
   error_set(SHARDRT_OK, "%s", message);
+}
+
+void job_say_why(shardrt_job *job, const char *why) {
+  if (job->collective.transport != NULL && !job->is_over)
+    collective_say_why(&job->collective, why != NULL ? why : job->why);
 }
 
 void shardrt_job_abandon(shardrt_job *job) {

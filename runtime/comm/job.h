@@ -18,6 +18,8 @@ void job_after(shardrt_job *job, const char *call, int code);
 
 /* As shardrt_job_abandon; the others hear `why`. NULL: as there. */
 void job_abandon_because(shardrt_job *job, const char *why);
+/* Tells the others so already, before what takes time. */
+void job_say_why(shardrt_job *job, const char *why);
 
 /* What another room keeps from call to call, made when it is first needed. */
 struct job_part {

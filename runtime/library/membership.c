@@ -88,6 +88,7 @@ int membership_call(const char *caller, int (*call)(void *context), void *contex
   if (!(seconds > 0)) return call(context);
   if (membership.sliced.caller == NULL) {
     const int code = time_slice_new(run_sliced, NULL, &membership.sliced.slice);
+    if (code < 0 && strcmp(caller, "shardrt_leave") == 0) return call(context); /* whatever happens, it leaves */
     if (code < 0) return code;
     membership.sliced.caller = caller;
     membership.sliced.call = call;
@@ -235,12 +236,17 @@ int shardrt_leave(void) {
 
 void shardrt_abandon_because(const char *why) {
   NUMERIC_STATE_OF_C;
+  char message[4096]; /* the caller's; what follows may set others */
+  snprintf(message, sizeof message, "%s", shardrt_error_message());
+  if (membership_is_here()) job_say_why(membership.job, why); /* its loaders may take long to end */
   if (is_resting_here()) cancel_resting(why);
-  if (membership_check("shardrt_abandon") < 0) return;
-  shardrt_job *job = membership.job;
-  say_farewell(true); /* what rests ends at once */
-  job_abandon_because(job, why);
-  clear();
+  if (membership_check("shardrt_abandon") == SHARDRT_OK) {
+    shardrt_job *job = membership.job;
+    say_farewell(true); /* what rests ends at once */
+    job_abandon_because(job, why);
+    clear();
+  }
+  error_set(SHARDRT_OK, "%s", message);
 }
 
 void shardrt_abandon(void) {

@@ -142,7 +142,8 @@ static bool mpi_has_ended(void) {
 /* At the end of the program, where this process began MPI. */
 static void mpi_end(void) {
   if (process.process != getpid() || mpi_has_ended()) return; /* a fork; or the program ended it */
-  if (process.endpoints == 0 && !process.is_lost) MPI_Finalize();
+  /* Given up in the barrier of joining, it would wait in MPI for those that wait for it. */
+  if (process.endpoints == 0 && !process.is_lost && !process.is_meeting) MPI_Finalize();
 }
 
 static int mpi_init(int *provided) {

@@ -14,7 +14,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "storage/local/filesystem.h"
 #include "storage/local/url.h"
+#include "system/machine.h"
 
 static const uint8_t nothing[1]; /* what an empty file maps to: mmap refuses 0 bytes */
 
@@ -33,6 +35,7 @@ struct mapping_entry {
   bool tells;                      /* as mapping_tells */
   dev_t device;
   ino_t inode;
+  bool is_network;       /* the file system's */
   char path[PATH_BYTES]; /* of a longer one the end */
 };
 
@@ -60,6 +63,7 @@ static struct mapping_entry *entry_add(const char *path, int fd, const struct st
     entry->tells = may_see_pages(fd, status);
     entry->device = status->st_dev;
     entry->inode = status->st_ino;
+    entry->is_network = filesystem_is_network(fd, status->st_dev);
     atomic_store(&entry->descriptor, NOT_ASKED);
     atomic_store(&entry->bytes, (size_t)status->st_size);
     atomic_store(&entry->data, data);
@@ -179,7 +183,9 @@ void mapping_close(struct mapping *map) {
 }
 
 uint64_t mapping_identity(const struct mapping *map) {
-  const uint64_t known[] = {map->entry != NULL ? map->entry->inode : 0, map->bytes, (uint64_t)map->changed};
+  const struct mapping_entry *entry = map->entry;
+  const uint64_t host = entry == NULL || entry->is_network ? 0 : hash_number(machine_host(), (int64_t)entry->device);
+  const uint64_t known[] = {entry != NULL ? entry->inode : 0, host, map->bytes, (uint64_t)map->changed};
   return hash_bytes(0, known, sizeof known);
 }
 

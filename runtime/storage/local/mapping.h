@@ -36,8 +36,8 @@ int mapping_descriptor(const struct mapping *map);
  * that all of it is there. */
 bool mapping_tells(const struct mapping *map);
 
-/* The hash of the file's number in its file system, its length and when it was last written: the same wherever that
- * file system is mounted, and another one for a copy. Reads nothing. */
+/* The hash of the file's number in its file system, its length and when it was last written, and of the host: another
+ * one for a copy. On a network's file system it is the same on each host. Reads nothing. */
 uint64_t mapping_identity(const struct mapping *map);
 
 /* Any mapping that is zeroed or was opened; zeroes it. */

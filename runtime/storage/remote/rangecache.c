@@ -262,7 +262,8 @@ static bool write_block(const struct rangecache *self, int folder, const char *n
                         const struct rangecache_footer *footer, const uint8_t *data) {
   char above[PATH_MAX];
   if (snprintf(above, sizeof above, "%s/%.2s", self->folder, name) < (int)sizeof above) (void)cache_make_inner(above);
-  const int fd = openat(folder, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  (void)unlinkat(folder, "new", 0); /* of a process that was killed */
+  const int fd = openat(folder, "new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   cache_open_up(fd, folder);
   const bool written = write_all(fd, data, footer->bytes) && write_all(fd, footer, sizeof *footer);
@@ -301,7 +302,7 @@ static int make_folder(const struct rangecache *self) {
 static int open_lock(int folder) {
   const int made = openat(folder, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (made >= 0) cache_open_up(made, folder);
-  return made >= 0 || errno != EEXIST ? made : openat(folder, "lock", O_RDWR | O_CLOEXEC);
+  return made >= 0 || errno != EEXIST ? made : openat(folder, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 }
 
 int rangecache_put(const struct rangecache *self, const struct rangecache_key *key, int64_t number, const uint8_t *data,

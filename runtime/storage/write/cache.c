@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "storage/local/filesystem.h"
 #include "storage/local/mapping.h"
 #include "storage/local/url.h"
 
@@ -41,9 +43,10 @@ const char *cache_site(void) {
   return env_value("SHARDRT_SITE_CACHE");
 }
 
-/* The bits of a folder that others may write, for what lies in it; of any other folder none. A sticky bit would keep
- * them from renaming. */
+/* The bits of a folder that others may write, for what lies in it; of any other folder none. A sticky bit, as /tmp has
+ * it, keeps each user's own: nothing is shared there. */
 static mode_t shared_mode(const struct stat *folder) {
+  if ((folder->st_mode & S_ISVTX) != 0) return 0;
   return (folder->st_mode & (S_IWGRP | S_IWOTH)) != 0 ? folder->st_mode & 02777 : 0;
 }
 
@@ -51,7 +54,11 @@ bool cache_make_inner(const char *path) {
   struct stat above;
   if (mkdir(path, 0700) != 0) return false;
   char *folder = newfile_folder(path);
-  if (folder != NULL && stat(folder, &above) == 0 && shared_mode(&above) != 0) (void)chmod(path, shared_mode(&above));
+  if (folder != NULL && stat(folder, &above) == 0 && shared_mode(&above) != 0) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* not what lies there instead by now */
+    if (fd >= 0) (void)fchmod(fd, shared_mode(&above));
+    if (fd >= 0) close(fd);
+  }
   alloc_free(folder);
   return true;
 }
@@ -263,7 +270,9 @@ static int get_beside(const struct cache_request *r, struct mapping *out) {
 
 /* ---- what nobody uses any more ---- */
 
-enum { KEY_DIGITS = 16, PATH_DIGITS = 8, UNUSED = 3600 /* seconds */ };
+enum { KEY_DIGITS = 16, PATH_DIGITS = 8 };
+/* Seconds. A network's file system takes a file away from other hosts that have it mapped: there it stays for long. */
+enum { UNUSED = 3600, UNUSED_ON_NETWORK = 30 * 86400, BETWEEN_LOOKS = 60, MANY = 1000 };
 
 static int unpacked_limit(int64_t *out) {
   const char *text = env_value("SHARDRT_UNPACKED_BYTES");
@@ -334,22 +343,28 @@ static bool is_copy(const char *name, const char *own) {
 
 /* After the target was made. What cannot be removed stays: another user's, in a folder that is shared. */
 static void remove_old(const struct target *t, int64_t limit) {
+  static _Atomic(int64_t) looked; /* into a folder of many, which is not read for each of 10,000 files */
+  const int64_t now = time(NULL), before = atomic_load(&looked);
+  if (now >= before && now - before < BETWEEN_LOOKS) return;
   DIR *folder = opendir(t->folder);
   if (folder == NULL) return;
   struct unpacked_list all = {0};
   struct stat status;
+  const bool is_network = fstat(dirfd(folder), &status) == 0 && filesystem_is_network(dirfd(folder), status.st_dev);
+  const time_t unused = is_network ? UNUSED_ON_NETWORK : UNUSED;
   bool listed = true;
   for (const struct dirent *e = readdir(folder); e != NULL && listed; e = readdir(folder))
     if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(status.st_mode))
       listed = add_unpacked(&all, e->d_name, &status);
+  atomic_store(&looked, all.count >= MANY ? now : 0);
   if (all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);
   const char *own = strrchr(t->path, '/') + 1;
-  const time_t now = time(NULL);
   for (size_t i = 0; i < all.count; i++) {
     const struct unpacked *one = &all.list[i];
-    const bool is_wanted = one->used > now - UNUSED || strcmp(one->name, own) == 0;
-    if (!is_wanted && (all.bytes > limit || is_copy(one->name, own)) && unlinkat(dirfd(folder), one->name, 0) == 0)
+    const bool is_wanted = one->used > now - unused || strcmp(one->name, own) == 0;
+    if (!is_wanted && (all.bytes > limit || is_copy(one->name, own)) &&
+        (unlinkat(dirfd(folder), one->name, 0) == 0 || errno == ENOENT)) /* by now somebody else did */
       all.bytes -= one->bytes;
   }
   for (size_t i = 0; i < all.count; i++) alloc_free(all.list[i].name);

@@ -39,9 +39,12 @@ int cache_update(const struct cache_request *request, cache_write *write, const 
 /* Where the wanted file is neither beside its own nor in the cache folder, one in the folder $SHARDRT_SITE_CACHE
  * serves: a cache folder that somebody filled for many users, and that is only read.
  *
- * Who has put a file without a suffix into the cache folder removes others there that were not used for an hour: those
- * made of the same path while it held something else, and the least recently used until all are within
- * $SHARDRT_UNPACKED_BYTES, 100 GiB. Whoever has one mapped keeps it. EINVAL: the variable is no such number. */
+ * Who has put a file without a suffix into the cache folder removes others there, where there are many at most once a
+ * minute. They were not
+ * used for an hour, or on a network's file system for 30 days, as that takes them away from other hosts that read:
+ * those made of the same path while it held something else, and the least recently used until all are within
+ * $SHARDRT_UNPACKED_BYTES, 100 GiB. Whoever on this host has one mapped keeps it. EINVAL: the variable is no such
+ * number. */
 
 /* Removes what lies in either place. EIO. */
 int cache_remove(const struct cache_request *request);
