@@ -62,7 +62,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 include make/packages.mk make/cuda.mk make/mpi.mk make/libraries.mk make/library.mk make/install.mk make/wheel.mk make/tarball.mk \
         make/python.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
-.PHONY: all library demo test test-slurm test-report specs soak asan tsan lint clean help
+.PHONY: all library demo test test-slurm test-report specs soak asan tsan lint lint-only clean help
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
@@ -156,6 +156,8 @@ TIDY_FLAGS = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(MISSING)
 tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS) $(2) 2>&1 | \
   { ! grep -v "warnings\? generated"; }' tidy
 lint: deps-lint
+	@$(MAKE) --no-print-directory lint-only
+lint-only:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) \

@@ -1,6 +1,6 @@
 # What `make install` lays under $(DESTDIR)$(PREFIX), in rows MODE:FILE:PLACE; `make uninstall` removes it (make/install.sh).
 
-DOCUMENTS := README.md CONTRIBUTING.md LICENSE runtime/README.md $(sort $(shell find docs examples recipes -type f))
+DOCUMENTS := README.md CONTRIBUTING.md LICENSE runtime/README.md $(sort $(shell find docs examples recipes -type f ! -name '*.shardrt-index' ! -path '*/__pycache__/*'))
 # The documents lie to each other as in the tree, so that their links lead on.
 LAID_DOCS = $(foreach file,$(DOCUMENTS),644:$(file):share/doc/shardrt/$(file)) \
             644:$(BUILD)/include/shardrt.h:share/doc/shardrt/runtime/shardrt.h

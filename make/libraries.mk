@@ -6,9 +6,9 @@
 
 WITHOUT ?=
 # These build in a make of their own, after packages were installed.
-LATER = help uninstall clean demo test test-slurm test-wheel test-python test-tarball soak asan tsan wheel tarball deps deps-% $(if $(ASSERTS)$(SANITIZE),,specs)
-LOOKS = $(strip $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) WITHOUT $(WITHOUT) MPI $(MPI_FOUND))
-INSTALLED := $(wildcard /var/lib/dpkg/status $(addsuffix /conda-meta/history,$(CONDA_PREFIX)))
+LATER = help uninstall clean lint demo test test-slurm test-report fuzz test-wheel test-python test-tarball soak asan tsan wheel tarball deps deps-% $(if $(ASSERTS)$(SANITIZE),,specs)
+LOOKS = $(strip $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(PKG_CONFIG_PATH) WITHOUT $(WITHOUT) MPI $(MPI_FOUND))
+INSTALLED := $(wildcard /var/lib/dpkg/status /var/lib/rpm/rpmdb.sqlite $(addsuffix /conda-meta/history,$(CONDA_PREFIX)))
 MPI_FOUND = $(if $(OPENMPI_FLAGS),OpenMPI) $(if $(MPICH_FLAGS),MPICH)
 ifneq ($(filter-out $(LATER),$(or $(MAKECMDGOALS),all)),)
 include $(BUILD)/config.mk
@@ -35,5 +35,5 @@ $(BUILD)/libraries.mk: $(BUILD)/config.mk ;
 WARNINGS += $(if $(findstring clang,$(CC)),-Wno-bitwise-conditional-parentheses -Wno-bitwise-instead-of-logical -Wno-unused-function)
 
 $(BUILD)/found: $(BUILD)/libraries.mk
-	@[ -z "$(NEEDED)" ] || { echo "missing:$(NEEDED); the table names their packages, \`make deps\` installs Debian's"; exit 1; }
+	@[ -z "$(NEEDED)" ] || { echo "missing:$(NEEDED); the table names their packages, \`make deps\` installs Debian's"; rm -f $(BUILD)/config.mk; exit 1; }
 	@touch $@

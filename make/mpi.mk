@@ -15,7 +15,7 @@ find_mpi = $(shell for flags in "`pkg-config --cflags --libs $(1) 2>/dev/null`" 
 ifneq ($(filter-out mpich openmpi,$(MPI)),)
   $(error MPI is "$(MPI)"; it is "mpich" or "openmpi", and MPICC the path of an mpicc)
 endif
-MPIRUN := $(or $(if $(MPI),$(shell command -v mpirun.$(MPI))),$(wildcard $(patsubst %/mpicc,%/mpirun,$(MPICC))),mpirun)
+MPIRUN = $(or $(if $(MPI),$(shell command -v mpirun.$(MPI))),$(wildcard $(patsubst %/mpicc,%/mpirun,$(MPICC))),mpirun)
 ifndef OPENMPI_FLAGS
   OPENMPI_FLAGS := $(if $(filter mpich,$(MPI)),,$(call find_mpi,$(if $(MPICC),,ompi-c),$(or $(MPICC),mpicc mpicc.openmpi),OPEN_MPI))
 endif

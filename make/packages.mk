@@ -16,6 +16,8 @@ NEEDS += test:lua-cjson                     # reads JSON in specs
 NEEDS += demo+test:dataset-fashion-mnist    # real data
 NEEDS += test:iproute2                      # hosts of a network that one machine plays
 NEEDS += test:nginx-light                   # an HTTP server
+NEEDS += test:procps                        # pgrep
+NEEDS += wheel:xz-utils                     # packs the tarball
 NEEDS += test:openssl                       # its certificates
 NEEDS += test:locales                       # a language that writes 1,5
 NEEDS += test:valgrind                      # programs that use the library, looked at as they run
@@ -27,7 +29,7 @@ NEEDS += slurm:slurm-client                 # srun, sbatch, scontrol
 NEEDS += slurm:munge                        # how its daemons trust each other
 NEEDS += slurm:libpmix2                     # srun --mpi=pmix
 NEEDS += report:chromium                    # shows pages of reports, for their spec: 0.4 GB
-NEEDS += report:python3-prometheus-client   # reads files of metrics, for their spec
+NEEDS += test:python3-prometheus-client   # reads files of metrics, for their spec
 # `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
 NEEDS += lint:clang-format                  # layout of C
 NEEDS += lint:clang-tidy                    # static analysis of C

@@ -37,15 +37,16 @@ for suite in bookworm trixie; do
     cd "/any where"/shardrt-*
     bin/shardrt --version
     here=$PWD
-    ! LD_LIBRARY_PATH= ldd bin/shardrt lib/libshardrt.so.0 lib/shardrt/lib*.so* | grep "not found"
+    if LD_LIBRARY_PATH= ldd bin/shardrt lib/libshardrt.so.0 lib/shardrt/lib*.so* | grep "not found"; then exit 1; fi
+    last() { lines=$1; shift; said=$("$@") || exit 1; echo "$said" | tail -n "$lines"; } # a pipe would hide the status
     cd /tmp
-    "$here/bin/shardrt" --devices 8 "$here/share/doc/shardrt/recipes/layouts.lua" | tail -n 2
-    "$here/bin/shardrt" --devices 2 "$here/share/doc/shardrt/recipes/matmul.lua" | tail -n 1
-    "$here/bin/shardrt" run -n 2 --devices 2 "$here/share/doc/shardrt/recipes/layouts.lua" | tail -n 2
+    last 2 "$here/bin/shardrt" --devices 8 "$here/share/doc/shardrt/recipes/layouts.lua"
+    last 1 "$here/bin/shardrt" --devices 2 "$here/share/doc/shardrt/recipes/matmul.lua"
+    last 2 "$here/bin/shardrt" run -n 2 --devices 2 "$here/share/doc/shardrt/recipes/layouts.lua"
     . /usr/share/modules/init/sh
     module use "$here/share/modulefiles"
     module load shardrt
     [ "$(command -v shardrt)" = "$here/bin/shardrt" ]
-    mpirun -n 4 shardrt --devices 2 "$here/share/doc/shardrt/recipes/convenient_load.lua" | tail -n 1'
+    last 1 mpirun -n 4 shardrt --devices 2 "$here/share/doc/shardrt/recipes/convenient_load.lua"'
   echo "$tarball runs on a bare $suite"
 done

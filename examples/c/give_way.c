@@ -31,6 +31,7 @@ static void save(shardrt_recipe *recipe, const char *path) {
   FILE *file = fopen(other, "w");
   if (file == NULL || fputs(state, file) < 0 || fclose(file) != 0 || rename(other, path) != 0) {
     perror(path);
+    shardrt_abandon();
     exit(1);
   }
   shardrt_text_free(state);

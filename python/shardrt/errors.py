@@ -1,7 +1,6 @@
 """What shardrt raises: the code and the message of the library's functions, as classes that are Python's own, too."""
 
-import os
-from errno import EACCES, EISDIR, ENOENT, EPERM
+from errno import EACCES, EISDIR, ENOENT
 
 from shardrt import library
 
@@ -95,13 +94,13 @@ _CLASSES: dict[str, type[Error]] = {
     "EDEVICE": DeviceError,
 }
 
-# One code stands for all that befalls files: what it was is in the message, in the system's words or a server's answer,
+# One code stands for all that befalls files: what it was is in the message, in the system's words (the library's are English) or a server's answer,
 # also where another process had to do with the file.
 _REASONS: list[tuple[str, type[FileError]]] = [
-    (os.strerror(ENOENT), NotFound),
-    (os.strerror(EACCES), NotPermitted),
-    (os.strerror(EPERM), NotPermitted),
-    (os.strerror(EISDIR), IsFolder),
+    ("No such file or directory", NotFound),
+    ("Permission denied", NotPermitted),
+    ("Operation not permitted", NotPermitted),
+    ("Is a directory", IsFolder),
     ("the server answers 404", NotFound),
     ("the server answers 401", NotPermitted),
     ("the server answers 403", NotPermitted),

@@ -77,11 +77,14 @@ describe("unpacked files in the cache", function()
     local path = open("a", "a")
     local site = folder .. "/site"
     assert.equal(0, os.execute(("mv %s %s && chmod -R a-w %s"):format(cache, site, site)))
+    local function looks() return mpi.shell(("find %s -printf '%%P %%s %%T@ %%m\\n' | sort"):format(site)).stdout end
+    local before = looks()
     ffi.C.setenv("SHARDRT_SITE_CACHE", site, 1)
     assert.equal(1000, #shardrt.source.idx({ x = path }, { cache = cache }))
     assert.same({}, files.list(cache))
     open("b", "b") -- which the site has not
     assert.equal("b", kept())
+    assert.equal(before, looks())
     os.execute("chmod -R u+w " .. site)
   end)
 end)

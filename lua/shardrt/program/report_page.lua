@@ -65,7 +65,8 @@ local function character(text, at)
     or first >= 0xF0 and first < 0xF5 and 4
   if not length or not text:find("^" .. ("[\128-\191]"):rep(length - 1), at + 1) then return nil end
   local wrong = first == 0xE0 and second < 0xA0 or first == 0xED and second > 0x9F
-    or first == 0xF0 and second < 0x90 or first == 0xF4 and second > 0x8F or first == 0xEF and second == 0xBF
+    or first == 0xF0 and second < 0x90 or first == 0xF4 and second > 0x8F
+    or first == 0xEF and second == 0xBF and text:byte(at + 2) >= 0xBE
   return not wrong and length or nil
 end
 
