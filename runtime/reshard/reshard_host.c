@@ -1,5 +1,7 @@
 #include "reshard/reshard_host.h"
 
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 #include "comm/job.h"
 #include "memory/array.h"
@@ -90,10 +92,24 @@ static int make_blocks(const struct reshard *r, shardrt_array *made, struct bloc
   return code;
 }
 
+/* What MPI may still read and write, until the process ends. */
+struct kept_block {
+  shardrt_buffer *buffer;
+  struct kept_block *next;
+};
+static _Atomic(struct kept_block *) kept_blocks;
+
 /* One count more for every buffer, which nobody will give back. */
 static void keep_blocks(const shardrt_array *array) {
-  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
-    if (shardrt_array_buffer(array, i) != NULL) shardrt_buffer_retain(shardrt_array_buffer(array, i));
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
+    if (shardrt_array_buffer(array, i) == NULL) continue;
+    shardrt_buffer *buffer = shardrt_buffer_retain(shardrt_array_buffer(array, i));
+    struct kept_block *kept = alloc_zeros(1, sizeof *kept);
+    if (kept == NULL) continue; /* it is kept all the same, and only harder to find */
+    kept->buffer = buffer;
+    kept->next = atomic_load(&kept_blocks);
+    while (!atomic_compare_exchange_weak(&kept_blocks, &kept->next, kept)) continue;
+  }
 }
 
 /* ---- moving ----------------------------------------------------------------------------------------------------- */
