@@ -1,7 +1,6 @@
 #include "comm/collective.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/number_text.h"
 #include "comm/report.h"
 #include "shardrt.h"
 #include "system/time_slice.h"
@@ -98,8 +96,9 @@ static void say_why(struct collective *m, const char *why) {
 }
 
 void collective_say_why(struct collective *m, const char *why) {
-  if (m->count > 1 && m->transport->has_notes && !m->has_said) say_why(m, why);
-  m->has_said = m->has_said || m->transport->has_notes;
+  if (m->count == 1 || !m->transport->has_notes || m->has_said) return;
+  say_why(m, why);
+  m->has_said = true;
 }
 
 void collective_abandon(struct collective *m, const char *why) {
@@ -268,72 +267,12 @@ bool collective_is_over(const struct collective *m) {
   return is_alike;
 }
 
-static bool slot_equal(const struct collective_slot *a, const struct collective_slot *b) {
+bool collective_slot_equal(const struct collective_slot *a, const struct collective_slot *b) {
   return a->call == b->call && a->bytes == b->bytes && a->steps.hash == b->steps.hash;
 }
 
 void collective_shorten(char *what) {
   what[strcspn(what, "\n")] = '\0';
-}
-
-static bool steps_differ(const struct collective *m) {
-  for (int32_t p = 1; p < m->count; p++)
-    if (m->last[p].steps.hash != m->last[0].steps.hash) return true;
-  return false;
-}
-
-/* " after 3 steps (the last: step 2 of the loader)". */
-static void describe_steps(const struct collective_steps *steps, char *out, size_t size) {
-  if (steps->count == 0)
-    snprintf(out, size, " after no step of a loader");
-  else
-    snprintf(out, size, " after %" PRIu64 " step%s (the last: %s)", steps->count, steps->count == 1 ? "" : "s",
-             steps->last);
-}
-
-/* Adds one group of processes that say the same to the message. */
-static size_t describe_group(const struct collective *m, int32_t first, const bool *group, char *out, size_t size) {
-  const struct collective_slot *slot = &m->last[first];
-  char names[256], bytes[64] = "", steps[COLLECTIVE_STEP + 64] = "";
-  number_text(names, sizeof names, "process", "processes", group, m->count);
-  for (int32_t p = 0; p < m->count; p++)
-    if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
-      snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);
-  if (steps_differ(m)) describe_steps(&slot->steps, steps, sizeof steps);
-  int length = snprintf(out, size, "%s%s: %s%s%s%s%s", first == 0 ? "" : "; ", names, slot->what,
-                        slot->where[0] != '\0' ? " at " : "", slot->where, bytes, steps);
-  return length < 0 ? 0 : (size_t)length;
-}
-
-/* Whether what is shown of all is the same, as they differ in what is not. */
-static bool look_alike(const struct collective *m) {
-  for (int32_t p = 1; p < m->count; p++) {
-    const struct collective_slot *a = &m->last[0], *b = &m->last[p];
-    if (strcmp(a->what, b->what) != 0 || a->bytes != b->bytes || strcmp(a->where, b->where) != 0) return false;
-    if (a->steps.count != b->steps.count || strcmp(a->steps.last, b->steps.last) != 0) return false;
-  }
-  return true;
-}
-
-static int report_mismatch(const struct collective *m) {
-  bool *group = alloc_zeros((size_t)m->count, 2 * sizeof *group);
-  if (group == NULL) return ALLOC_FAILED;
-  bool *told = group + m->count;
-  char text[3072];
-  size_t used = 0;
-  for (int32_t first = 0; first < m->count && used < sizeof text; first++) {
-    if (told[first]) continue;
-    for (int32_t p = 0; p < m->count; p++) {
-      group[p] = slot_equal(&m->last[first], &m->last[p]);
-      told[p] = told[p] || group[p];
-    }
-    used += describe_group(m, first, group, text + used, sizeof text - used);
-  }
-  alloc_free(group);
-  return error_set(SHARDRT_EMISMATCH,
-                   "the processes do different things (every process must make the same calls in the same order): %s%s",
-                   text,
-                   look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
 }
 
 /* What each process gives in a round of a large gathering. */
@@ -398,7 +337,7 @@ static bool check_slots(const struct collective *m, bool *any_failed) {
   bool alike = true;
   for (int32_t p = first + 1; p < m->count; p++) {
     *any_failed = *any_failed || m->last[p].code < 0;
-    alike = alike && (m->last[p].code < 0 || slot_equal(&m->last[first], &m->last[p]));
+    alike = alike && (m->last[p].code < 0 || collective_slot_equal(&m->last[first], &m->last[p]));
   }
   return alike;
 }

@@ -109,6 +109,8 @@ void collective_after(struct collective *m, const char *call);
 
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
 void collective_shorten(char *what);
+/* Whether both call the same, after the same steps. */
+bool collective_slot_equal(const struct collective_slot *a, const struct collective_slot *b);
 
 /* Notes a step that every process takes alike, for the gatherings to come. */
 void collective_step(struct collective *m, const char *what);

@@ -1,4 +1,4 @@
-/* report.h - what is said when processes waited for others in vain. */
+/* report.h - what is said when processes waited for others in vain, or call different things. */
 #ifndef SHARDRT_COMM_REPORT_H
 #define SHARDRT_COMM_REPORT_H
 
@@ -9,5 +9,8 @@
  * by the last gathering that they came to. Processes in the same place are named together. All processes that wait get
  * the same message, but for numbers of seconds. */
 int report_timeout(const struct collective *m, const struct collective_work *work, const char *what);
+/* Sets the message of a meeting in which not all called the same, and returns EMISMATCH: which processes called what,
+ * and where. */
+int report_mismatch(const struct collective *m);
 
 #endif

@@ -1,8 +1,8 @@
 /* agree.c - every process must see the same files.
  *
- * Where all processes have the same files by number in the file system, length and time, each reads the heads of its
- * share of them for their fingerprints, and tells the others: a job reads each head once. Else each process reads them
- * all, since a file of one host may differ from that of another. */
+ * Where all processes have the same files (mapping_identity: on one host, or on a network's file system), each reads
+ * the heads of its share of them for their fingerprints, and tells the others: a job reads each head once. Else each
+ * process reads them all, since a file of one host may differ from that of another. */
 #include <stdio.h>
 #include <string.h>
 

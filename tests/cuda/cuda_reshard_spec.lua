@@ -29,12 +29,7 @@ end
 
 local contains = require("tests.support.expect").contains
 
-local function slurp(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local slurp = require("tests.support.files").slurp
 
 local RANDOM = [[
   local seed = %d

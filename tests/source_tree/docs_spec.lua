@@ -5,20 +5,8 @@ local documents = require "tests.support.source_tree.documents"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
-
-local function lines_of(command)
-  local list, pipe = {}, assert(io.popen(command))
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
-end
-
-local function slurp(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local lines_of = require "tests.support.source_tree.lines_of"
+local slurp = require("tests.support.files").slurp
 
 local root = lines_of "pwd"[1]
 local all, shown = {}, {} -- every document, and those whose code is run: other notes tell how files were made once

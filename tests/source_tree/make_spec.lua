@@ -1,6 +1,7 @@
 -- long: 10 s
 -- The Makefile: whose flags a compiler is given, and where asserts are on.
 
+local lines_of = require "tests.support.source_tree.lines_of"
 local mpi = require "tests.support.mpi"
 
 -- What this run has from a make above it, and must not hand on.
@@ -29,14 +30,6 @@ local function compiled(words, before)
   end
   assert.is_true(count > 100)
   return files, assert(link)
-end
-
-local function lines_of(command)
-  local pipe = assert(io.popen(command))
-  local list = {}
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
 end
 
 describe("the flags of whoever builds", function()

@@ -3,21 +3,8 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local cdef = require "shardrt.cdef"
-
-local function lines_of(command)
-  local pipe = assert(io.popen(command))
-  local list = {}
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
-end
-
-local function slurp(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local lines_of = require "tests.support.source_tree.lines_of"
+local slurp = require("tests.support.files").slurp
 
 -- What a table of runtime/README.md lists in its first column, which has that heading: folders without their "/".
 local function listed(heading)

@@ -2,13 +2,7 @@
 -- their number, and each word of a recipe once.
 
 local shardrt = require "shardrt"
-
-local function lines_of(command)
-  local list, pipe = {}, assert(io.popen(command))
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
-end
+local lines_of = require "tests.support.source_tree.lines_of"
 
 -- An annotation without what it says in words: behind "#", which stands in no type.
 local function type_of(text) return (text:gsub("%s#.*$", "")) end

@@ -45,7 +45,8 @@ local COUNTED = {
   "wait_seconds", "move_seconds", "read_seconds", "decode_seconds", "transform_seconds", "scatter_seconds",
   "check_seconds", "upload_seconds", "upload_wait_seconds",
 }
-local STEPS = 6 -- of these
+local STEPS -- which of these counts batches
+for i, name in ipairs(COUNTED) do STEPS = name == "steps" and i or STEPS end
 local MOST_POINTS, MOST_REASONS = 512, 50
 
 local is_on = false

@@ -20,12 +20,7 @@ local documents = {}
 ---@field prose string # what is neither a code block nor a comment
 ---@field indented integer[] # lines of code blocks without a fence
 
-local function slurp(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local slurp = require("tests.support.files").slurp
 
 --- A document's blocks and prose.
 ---@return documents.Document
