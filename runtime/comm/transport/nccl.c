@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -23,8 +22,8 @@
 
 enum {
   OLDEST = NCCL_VERSION(2, 19, 0), /* the first where what one thread began can be aborted on another */
-  ENDING = 10,                     /* seconds that ending communicators may take, before they are left as they are */
-  PAUSE = 100                      /* microseconds between looks at one that is being finished */
+  ENDING = 10, /* seconds, or somewhat more, that ending communicators may take, before they are left as they are */
+  PAUSE = 100  /* microseconds between looks at what is being ended */
 };
 
 _Static_assert((int)NCCL_UNIQUE_ID_BYTES == (int)ACCELERATOR_LINK_ID, "an id of NCCL's is an id of a group");
@@ -359,14 +358,17 @@ static void end_group(void *(*way)(void *)) {
   forget_devices();
   if (group == NULL) return;
   pthread_t thread;
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += ENDING;
   if (thread_start(&thread, way, group) != 0) {
     way(group);
-  } else if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
-    pthread_detach(thread);
-    return;
+  } else {
+    int64_t looks = ENDING * INT64_C(1000000) / PAUSE;
+    while (pthread_tryjoin_np(thread, NULL) != 0) {
+      if (looks-- == 0) {
+        pthread_detach(thread);
+        return;
+      }
+      usleep(PAUSE);
+    }
   }
   group_free(group);
 }
