@@ -151,6 +151,8 @@ export LSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/lsan.supp:print_supp
 export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
 # Code that is not instrumented (OpenMPI, LuaJIT) synchronises by atomics that the sanitizer does not see.
 export TSAN_OPTIONS  = ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1
+# UCX's hook of madvise would run in threads that the sanitizer takes for ended.
+tsan: export UCX_MEM_EVENTS = no
 
 TIDY_FLAGS = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(MISSING)
 tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS) $(2) 2>&1 | \

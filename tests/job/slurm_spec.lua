@@ -108,7 +108,7 @@ describe("under Slurm", function()
     wait_for(job, out, "of the test images are named rightly", 1)
     local text = files.slurp(out)
     local command = mpi.program() .. " run -n 4 --devices 2 recipes/train_fashion_mnist.lua"
-    local undisturbed = mpi.shell(command, 120)
+    local undisturbed = mpi.shell(command, 600)
     assert.equal(0, undisturbed.status, undisturbed.output)
     assert.same(losses(undisturbed.stdout), losses(text))
     local _, began_again = text:gsub("goes on from step %d+", "")
