@@ -152,7 +152,7 @@ end
 
 -- Whether each run of `inner` devices along the axes is one process's, at every place of the other axes.
 local function within_process(over, axes, inner, per_process)
-  local strides, stride, names, sizes = {}, 1, over.axis_names, over.shape -- both are made anew where they are asked for
+  local strides, stride, names, sizes = {}, 1, over.axis_names, over.shape -- each is made where it is asked for
   for i = #names, 1, -1 do
     strides[names[i]] = stride
     stride = stride * sizes[names[i]]
