@@ -25,6 +25,9 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 CC       = gcc
 .DEFAULT_GOAL := all
+MAKEFLAGS += -r # none of the rules that make brings: to look through them took half of its time
+# Builds on all cores, where nobody said on how many. What runs is not told: it may call make, too.
+PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 SOURCES  := $(sort $(shell grep -rLxE --include='*.c' '// build: (MPI )?plug-in' runtime))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
@@ -101,14 +104,14 @@ $(BUILD)/lua/modules.o: $(BUILD)/lua/modules.c
 	$(call quiet,cc   )$(compile)
 
 demo: deps-demo
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(PARALLEL) all
 	$(MPIRUN) -n 4 $(BUILD)/shardrt --devices 2 recipes/data_parallel.lua
 
 # The build with asserts, which runs specs.
 TESTED  = $(BUILD)-test
 CHECKED = --no-print-directory BUILD=$(TESTED) ASSERTS=1 CUDA_KERNELS=$(CUDA_KERNELS)
 test: deps
-	@$(MAKE) $(CHECKED) all
+	@$(MAKE) $(CHECKED) $(PARALLEL) all standin $(TESTED)/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(TESTED)/%)
 	@$(MAKE) $(CHECKED) specs
 
 SPECS ?= $(sort $(shell find tests -name '*_spec.lua'))
@@ -139,7 +142,7 @@ test-report: deps
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and
 # LuaJIT's own internals only.
 asan tsan: deps
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 all
+	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 all
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 SHARDRT_SANITIZER=$@ \
 	  SHARDRT_TEST_LIMIT=$(or $(SHARDRT_TEST_LIMIT),1800) specs
 SANITIZE_asan = address,undefined
@@ -160,7 +163,7 @@ tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- 
 lint: deps-lint
 	@$(MAKE) --no-print-directory lint-only
 lint-only:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
+	@$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) \
 	  $(sort $(shell find runtime -name '*.cuh')) \

@@ -11,8 +11,10 @@
 
 static _Atomic int64_t countdown; /* > 0: the allocation that brings it to 0 fails */
 static _Atomic int64_t counted;
+static const char *_Atomic without; /* what was not allocated, and was not missed */
 
 int64_t shardrt_alloc_fail_at(int64_t n) {
+  atomic_store(&without, NULL);
   atomic_store(&countdown, n);
   return atomic_exchange(&counted, 0);
 }
@@ -27,6 +29,14 @@ bool alloc_must_fail(size_t bytes) {
 
 bool alloc_will_fail(void) {
   return atomic_load_explicit(&countdown, memory_order_relaxed) > 0;
+}
+
+void alloc_do_without(const char *what) {
+  atomic_store(&without, what);
+}
+
+const char *shardrt_alloc_went_without(void) {
+  return atomic_load(&without);
 }
 
 static void *checked(void *memory, size_t bytes) {

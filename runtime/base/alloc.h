@@ -19,5 +19,8 @@ void alloc_free(void *memory);
 bool alloc_must_fail(size_t bytes);
 /* Whether one is to fail yet: then a Lua state that is made has all its allocations counted, too. */
 bool alloc_will_fail(void);
+/* Says that the caller goes on without what an allocation that failed was for. Tests know such places by these words
+ * (static text), and no other: an allocation that fails is told, or named so. */
+void alloc_do_without(const char *what);
 
 #endif

@@ -53,6 +53,8 @@ void shardrt_error_hide(char *text);
 /* For tests: the n-th allocation from now (1 = the next) fails once with ENOMEM, on whatever thread; 0 switches this
  * off. Returns how many allocations were counted since the last call. */
 int64_t shardrt_alloc_fail_at(int64_t n);
+/* For tests: what was gone on without since that call, as an allocation for it failed, in words; NULL: nothing. */
+const char *shardrt_alloc_went_without(void);
 /* For tests: from now on loops are those of processors of this level at most (0: any x86-64, 1: AVX2, 2: AVX-512, all
  * that are). Returns the level that they have now: not more than this processor's own. */
 int32_t shardrt_simd_limit(int32_t level);

@@ -326,14 +326,19 @@ int checksums_save(struct checksums *self) {
   return code;
 }
 
+/* What cannot be kept is found out again. */
+static void keep(int code) {
+  if (code == SHARDRT_ENOMEM) alloc_do_without("keeping checksums");
+}
+
 void checksums_save_due(struct checksums *self) {
   if (!is_due(self) || pthread_mutex_trylock(&self->saving) != 0) return;
-  if (is_due(self)) save_sums(self);
+  if (is_due(self)) keep(save_sums(self));
   pthread_mutex_unlock(&self->saving);
 }
 
 void checksums_close(struct checksums *self) {
   if (self == NULL) return;
-  checksums_save(self); /* what cannot be kept is found out again */
+  keep(checksums_save(self));
   drop_table(self);
 }

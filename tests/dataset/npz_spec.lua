@@ -242,7 +242,7 @@ describe("source.npz", function()
           files.remove(cache)
         end
         open(path):read(0, 4)
-      end, { spares = not again }) -- where the cache is tidied without memory, old copies stay
+      end, { spares = not again and { "removing old unpacked files" } or nil })
       assert.is_true(failures > 5, failures)
     end
   end)

@@ -1,4 +1,5 @@
--- Ctrl-C in what waits: where it were not heard, these programs would wait for what comes only after it.
+-- Ctrl-C in what waits: where it were not heard, these programs would wait for what comes only after it. How soon it
+-- is heard is counted, not measured: a call is made in slices, of which at most one begins after the signal.
 
 local expect = require "tests.support.expect"
 local files = require "tests.support.files"
@@ -26,15 +27,36 @@ return shardrt.loader { source = source, batch_size = 4, epochs = 1 }
 local HEAD = [[
 import os, signal, sys, threading, time
 import shardrt
+from shardrt import library
 
 recipe, folder = sys.argv[1:]
 rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
 
+slices = 0
+
+def counted(function):
+    def call(*arguments):
+        global slices
+        slices += 1
+        return function(*arguments)
+    return call
+
+for name in "join", "leave", "recipe_open", "recipe_next":
+    setattr(library, name, counted(getattr(library, name)))
+assert library.SLICE <= 0.2
+
 def interrupted(call):
-    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begun = []
+
+    def ctrl_c():
+        begun.append(slices)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.4, ctrl_c).start()
     try:
         call()
     except KeyboardInterrupt:
+        assert slices - begun[0] <= 1, "%d slices began after Ctrl-C" % (slices - begun[0])
         return
     raise AssertionError("no Ctrl-C")
 

@@ -3,17 +3,11 @@
 -- planned, and begins with a comment that says what it shows. (docs_spec looks whether recipes/README.md lists it.)
 
 local C = require "shardrt.base.ffi"
+local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local nginx = require "tests.support.nginx"
 local platform = require "tests.support.platform"
 local recipe_proofs = require "tests.support.source_tree.recipe_proofs"
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
 
 local recipes = {}
 do
@@ -194,6 +188,22 @@ local less = {
   },
 }
 
+-- One recipe after the other, in one job, whose start takes longer than most of them: a line of the file arg[1] is a
+-- recipe and its arguments. What a process prints of each stands between two lines of this one's own.
+local ONE_BY_ONE = [[
+  io.stdout:setvbuf "line" -- all of it is there where a job is ended
+  for line in io.lines(arg[1]) do
+    local words = {}
+    for word in line:gmatch "%S+" do words[#words + 1] = word end
+    local path = table.remove(words, 1)
+    words[0], arg = path, words
+    print(("begins: %s"):format(path))
+    dofile(path)
+    print(("ended: %s"):format(path))
+    collectgarbage()
+  end
+]]
+
 local server -- of recipes/data, for the recipe that reads from one
 local function run(name, job, in_full)
   job.recipe = not job.source and "recipes/" .. name .. ".lua" or nil
@@ -211,6 +221,53 @@ local function run(name, job, in_full)
   return (result.stdout:gsub("\r\n", "\n"))
 end
 
+-- Runs all recipes in one job, but the one that has a server and a cache of its own: what each process printed.
+local function run_all(job)
+  local folder = mpi.folder()
+  local lines = {}
+  for _, name in ipairs(recipes) do
+    local words = { "recipes/" .. name .. ".lua" }
+    local own = ("%s/of_%s"):format(folder, name)
+    assert.equal(0, os.execute("mkdir " .. own))
+    for _, word in ipairs(less[name] and less[name].args(own) or {}) do
+      words[#words + 1] = word
+    end
+    if name ~= "http" then lines[#lines + 1] = table.concat(words, " ") end
+  end
+  files.write(folder, "recipes", table.concat(lines, "\n") .. "\n")
+  files.write(folder, "one_by_one.lua", ONE_BY_ONE)
+  -- Each process writes a file: lines of several that mpirun collects come in any order.
+  local command = "env %s mpirun -n %d sh -c 'exec \"$0\" \"$@\" >%s/$OMPI_COMM_WORLD_RANK' %s --devices %d %s/%s %s/%s"
+  local result = mpi.shell(command:format(mpi.environment, job.processes, folder, mpi.program(), job.devices, folder,
+    "one_by_one.lua", folder, "recipes"), 400)
+  local printed = {}
+  for process = 1, job.processes do
+    local file = io.open(("%s/%d"):format(folder, process - 1), "rb") -- none where mpirun failed
+    printed[process] = file and file:read "*a" or ""
+    if file then file:close() end
+  end
+  mpi.remove(folder)
+  return { status = result.status, output = result.output, printed = printed }
+end
+
+local together = { { processes = 3, devices = 1 }, { processes = 3, devices = 2 } }
+local function result_of(job)
+  job.result = job.result or run_all(job)
+  return job.result
+end
+
+local function ends_well(name, job)
+  local said, result = "", result_of(job)
+  for process, text in ipairs(result.printed) do
+    local own = text:match(("begins: recipes/%s.lua\n(.-)ended: recipes/%s.lua\n"):format(name, name))
+    assert.truthy(own, ("%s does not end well in process %d of %d:\n%s%s"):format(name, process - 1, job.processes,
+      text:match(("begins: recipes/%s.lua\n(.*)"):format(name)) or "another one before it did not\n",
+      result.output))
+    said = said .. own
+  end
+  assert.not_equal("", said, name .. " says nothing")
+end
+
 local function has(text, pattern) assert.truthy(text:find(pattern), pattern .. "\nis not in\n" .. text) end
 
 describe("recipe", function()
@@ -223,7 +280,7 @@ describe("recipe", function()
 
   for _, name in ipairs(recipes) do
     it(name .. " begins with what it shows, and how it is run", function()
-      local comment = read("recipes/" .. name .. ".lua"):match "^(%-%- %u.-)\n\n"
+      local comment = files.slurp("recipes/" .. name .. ".lua"):match "^(%-%- %u.-)\n\n"
       assert.truthy(comment, name)
       assert.truthy(comment:find("\n--   [^\n]*build/shardrt [^\n]*recipes/" .. name .. "%.lua"), name)
     end)
@@ -235,10 +292,13 @@ describe("recipe", function()
     end)
 
     it(name .. " runs alone, and with numbers of processes and devices that are no powers of two", function()
-      for _, job in ipairs {
-        { devices = 1 }, { devices = 8 }, { processes = 3, devices = 1 }, { processes = 3, devices = 2 },
-      } do
-        run(name, job)
+      for _, devices in ipairs { 1, 8 } do run(name, { devices = devices }) end
+      for _, job in ipairs(together) do
+        if name == "http" then
+          run(name, { processes = job.processes, devices = job.devices })
+        else
+          ends_well(name, job)
+        end
       end
     end)
 
@@ -254,6 +314,10 @@ describe("recipe", function()
       has(run(name, { options = { "plan", "--processes", "262144", "--devices", "4" } }), ": 1,048,576 devices\n")
     end)
   end
+
+  it("jobs of all recipes end as jobs of one do", function()
+    for _, job in ipairs(together) do assert.equal(0, result_of(job).status, result_of(job).output) end
+  end)
 
   it("http keeps what it promises, in every topology", function() -- others: recipe_proofs_spec.lua
     for _, job in ipairs { { processes = 4, devices = 2 }, { processes = 3, devices = 1 }, { devices = 4 } } do

@@ -8,9 +8,6 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
 
--- A spec is a longer program than LuaJIT's room for machine code is made for: it would throw all away, many times.
-require("jit.opt").start("maxtrace=8000", "maxmcode=16384", "sizemcode=128")
-
 local MOST_CALLS = 100 -- that a process can be behind another at the end of a case
 
 -- What specs ask in long loops, without the tables that luassert makes for each question; it says what is wrong.

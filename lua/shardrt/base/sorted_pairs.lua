@@ -83,9 +83,11 @@ end
 --- Puts them in the place of LuaJIT's own, for all that is loaded from then on. And LuaJIT sinks no allocations any
 --- more: an array of variable length (`ffi.new("int64_t[?]", 1)`) that compiled code sinks is made where that code is
 --- left, with a length of 2^32 - 1: so without room for its elements (snap_unsink in lj_snap.c; not mended in 2026).
+--- And it keeps more machine code than its limits allow, at which it throws all away: a training loop has more, and
+--- would compile itself again every few steps.
 function sorted_pairs.install()
   pairs, next = sorted_pairs.pairs, sorted_pairs.next -- luacheck: ignore 121
-  jit.opt.start "-sink"
+  jit.opt.start("-sink", "maxtrace=8000", "maxmcode=16384")
 end
 
 return sorted_pairs

@@ -152,18 +152,18 @@ end
 
 -- Whether each run of `inner` devices along the axes is one process's, at every place of the other axes.
 local function within_process(over, axes, inner, per_process)
-  local strides, stride, names = {}, 1, over.axis_names
+  local strides, stride, names, sizes = {}, 1, over.axis_names, over.shape -- each is made where it is asked for
   for i = #names, 1, -1 do
     strides[names[i]] = stride
-    stride = stride * rawget(over.shape, names[i])
+    stride = stride * sizes[names[i]]
   end
   for position = 0, over.size - 1 do
     local base, left = position, inner
     for i = #axes, 1, -1 do
-      local size = rawget(over.shape, axes[i])
-      local coordinate = math.floor(position / strides[axes[i]]) % size
+      local size, own = sizes[axes[i]], strides[axes[i]]
+      local coordinate = math.floor(position / own) % size
       local run = math.min(size, left)
-      base, left = base - coordinate % run * strides[axes[i]], left / run
+      base, left = base - coordinate % run * own, left / run
     end
     local a, b = C.shardrt_mesh_device(over.handle, position), C.shardrt_mesh_device(over.handle, base)
     if math.floor(a / per_process) ~= math.floor(b / per_process) then return false end

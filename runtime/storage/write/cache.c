@@ -59,6 +59,7 @@ bool cache_make_inner(const char *path) {
     if (fd >= 0) (void)fchmod(fd, shared_mode(&above));
     if (fd >= 0) close(fd);
   }
+  if (folder == NULL) alloc_do_without("the mode of a folder of the cache");
   alloc_free(folder);
   return true;
 }
@@ -245,6 +246,7 @@ static int open_for_lock(const struct cache_request *r, const struct target *t) 
     (void)cache_make_inner(folder);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   }
+  if (http == NULL || folder == NULL) alloc_do_without("the lock of the cache of a server's file");
   alloc_free(folder);
   alloc_free(http);
   return fd;
@@ -357,6 +359,7 @@ static void remove_old(const struct target *t, int64_t limit) {
     if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(status.st_mode))
       listed = add_unpacked(&all, e->d_name, &status);
+  if (!listed) alloc_do_without("removing old unpacked files");
   atomic_store(&looked, all.count >= MANY ? now : 0);
   if (all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);
   const char *own = strrchr(t->path, '/') + 1;
