@@ -8,7 +8,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 local files_of = require "tests.support.files"
-local hosts_of = require "tests.support.job.hosts"
+local hosts_of = require "tests.support.hosts"
 local mpi = require "tests.support.mpi"
 
 local NEAR, TOKEN, FOLDED = 32, 64, 32 -- as comm/collective.h has them: processes, bytes, bytes

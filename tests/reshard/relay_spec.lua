@@ -4,7 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local hosts_of = require "tests.support.job.hosts"
+local hosts_of = require "tests.support.hosts"
 local layout = require "tests.support.layout"
 local moves_of = require "tests.support.moves"
 
