@@ -4,14 +4,14 @@
 #include <stdlib.h>
 
 static int compare_by_host(const void *a, const void *b, void *hosts) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b, *first = hosts;
+  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b, *first = *(const int32_t *const *)hosts;
   if (first[x] != first[y]) return first[x] < first[y] ? -1 : 1;
   return (x > y) - (x < y);
 }
 
 struct relay_audience relay_audience_of(const int32_t *hosts, int32_t *processes, int64_t count, int64_t *begins) {
   struct relay_audience a = {.hosts = hosts, .processes = processes, .begins = begins};
-  qsort_r(processes, (size_t)count, sizeof *processes, compare_by_host, (void *)(uintptr_t)hosts);
+  qsort_r(processes, (size_t)count, sizeof *processes, compare_by_host, (void *)&hosts);
   for (int64_t i = 0; i < count; i++)
     if (i == 0 || hosts[processes[i]] != hosts[processes[i - 1]]) begins[a.count++] = i;
   begins[a.count] = count;
