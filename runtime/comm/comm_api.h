@@ -50,6 +50,11 @@ void shardrt_job_abort(shardrt_job *job, int status, const char *message);
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
  * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */
 const int32_t *shardrt_job_order(const shardrt_job *job);
+/* Of each process, the first one on its host, for shardrt_route_over_hosts: the same in all. NULL: all are on one, or
+ * there is no job but a planned one, or its devices have memory of their own, between which nothing is relayed.
+ * Borrowed from the job.
+ */
+const int32_t *shardrt_job_hosts(const shardrt_job *job);
 /* From now on a line may stand on the terminal that stderr goes to, which the job's last words are to take away. */
 void shardrt_job_line(shardrt_job *job);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.

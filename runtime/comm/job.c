@@ -30,6 +30,7 @@ struct shardrt_job {
   struct collective collective;
   struct job_part moves;
   int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
+  int32_t *hosts; /* as shardrt_job_hosts gives them */
   char notice[sizeof((struct accelerator_finding *)0)->notice]; /* of the platform; "": nothing, or it was told */
   bool is_told;
   struct last_say last; /* what shardrt_job_abort does beside its message */
@@ -42,15 +43,51 @@ void shardrt_options_init(shardrt_options *options) {
 /* What must be the same in every process for it to be one job. */
 struct job_settings {
   int32_t devices_per_process;
-  int32_t check;
-  int32_t tells_stop;
+  int16_t check;
+  int16_t tells_stop;
   char platform[16];
+  uint64_t host; /* which may differ */
 };
+_Static_assert(sizeof(struct job_settings) <= COLLECTIVE_INLINE, "few processes give it as they meet");
+
+struct process_host {
+  uint64_t host;
+  int32_t process;
+};
+
+static int compare_hosts(const void *a, const void *b) {
+  const struct process_host *x = a, *y = b;
+  if (x->host != y->host) return x->host < y->host ? -1 : 1;
+  return (x->process > y->process) - (x->process < y->process);
+}
+
+static int find_hosts(shardrt_job *job, const struct job_settings *all) {
+  const int32_t count = job->info.process_count;
+  int32_t p = 1;
+  while (p < count && all[p].host == all[0].host) p++;
+  if (p == count || accelerator_get() != NULL) return SHARDRT_OK;
+  struct process_host *sorted = alloc_array((size_t)count, sizeof *sorted);
+  job->hosts = alloc_array((size_t)count, sizeof *job->hosts);
+  if (sorted == NULL || job->hosts == NULL) {
+    alloc_free(sorted);
+    return ALLOC_FAILED;
+  }
+  for (p = 0; p < count; p++) sorted[p] = (struct process_host){.host = all[p].host, .process = p};
+  qsort(sorted, (size_t)count, sizeof *sorted, compare_hosts);
+  for (int32_t i = 0, first = 0; i < count; i++) {
+    if (sorted[i].host != sorted[first].host) first = i;
+    job->hosts[sorted[i].process] = sorted[first].process;
+  }
+  alloc_free(sorted);
+  return SHARDRT_OK;
+}
 
 static int agree_on_settings(shardrt_job *job, bool tells_stop) {
   static const char *const checks[] = {"off", "sample", "all"};
-  struct job_settings mine = {
-      .devices_per_process = job->info.devices_per_process, .check = job->info.check, .tells_stop = tells_stop};
+  struct job_settings mine = {.devices_per_process = job->info.devices_per_process,
+                              .check = (int16_t)job->info.check,
+                              .tells_stop = tells_stop,
+                              .host = machine_host()};
   memcpy(mine.platform, job->info.platform, sizeof mine.platform);
   struct job_settings *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
@@ -75,6 +112,7 @@ static int agree_on_settings(shardrt_job *job, bool tells_stop) {
                     "must be the same in all",
                     all[0].tells_stop ? 0 : p, all[0].tells_stop ? p : 0);
   }
+  if (code == SHARDRT_OK) code = find_hosts(job, all);
   alloc_free(all);
   return code;
 }
@@ -248,6 +286,7 @@ static void close_moves(shardrt_job *job, bool is_abandoned) {
 static void job_clear(shardrt_job *job, bool is_abandoned) {
   close_moves(job, is_abandoned);
   alloc_free(job->order);
+  alloc_free(job->hosts);
   if (job->has_devices) accelerator_close();
   alloc_free(job);
 }
@@ -310,6 +349,10 @@ const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job) {
 
 const int32_t *shardrt_job_order(const shardrt_job *job) {
   return job->order;
+}
+
+const int32_t *shardrt_job_hosts(const shardrt_job *job) {
+  return job == NULL ? NULL : job->hosts;
 }
 
 void shardrt_job_line(shardrt_job *job) {

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/compare.h"
 #include "layout/block_holders.h"
+#include "layout/relay.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
  * arithmetic on replica numbers, which costs a process only its own moves. What one process alone holds comes from it,
@@ -78,6 +79,10 @@ struct planner {
   int32_t process;
   struct local_blocks old, new; /* of `process` */
   struct local_blocks peer_old, peer_new;
+  const int32_t *hosts;           /* NULL: all processes are on one */
+  struct relay_audience audience; /* of new block `audience_to`, */
+  int64_t audience_to;            /* -1: of none yet */
+  int64_t audience_count;         /* processes */
   shardrt_route *route;
 };
 
@@ -103,6 +108,58 @@ static int add_whole(struct planner *p, struct route_moves *moves, int64_t from,
   shardrt_move move = {.from = from, .to = to};
   return box_intersect(&old, &new, &move.box) ? moves_add(moves, move, process) : SHARDRT_OK;
 }
+
+/* ---- what one process alone holds, over several hosts ------------------------------------------------------------ */
+
+/* Those who hold new block `to`. */
+static int find_audience(struct planner *p, int64_t to) {
+  struct relay_audience *a = &p->audience;
+  const size_t replicas = (size_t)p->to.replicas;
+  if (a->processes == NULL) a->processes = alloc_array(replicas, sizeof *a->processes);
+  if (a->begins == NULL) a->begins = alloc_array(replicas + 1, sizeof *a->begins);
+  if (a->processes == NULL || a->begins == NULL) return ALLOC_FAILED;
+  if (p->audience_to == to) return SHARDRT_OK;
+  p->audience_to = to;
+  p->audience_count = block_holders_processes(&p->to, to, a->processes);
+  *a = relay_audience_of(p->hosts, a->processes, p->audience_count, a->begins);
+  return SHARDRT_OK;
+}
+
+/* This process's part in bringing what old block `from`, which process `root` alone holds, has of new block `to` to all
+ * that need it. Where this process is another, it needs it, too. */
+static int add_relayed(struct planner *p, int64_t from, int64_t to, int32_t root) {
+  const shardrt_box old = block_grid_box(&p->from.grid, from), new = block_grid_box(&p->to.grid, to);
+  shardrt_move move = {.from = from, .to = to};
+  if (!box_intersect(&old, &new, &move.box)) return SHARDRT_OK;
+  const bool is_root = root == p->process;
+  int code = is_root || box_elements(&move.box) >= RELAYED_FROM ? find_audience(p, to) : SHARDRT_OK;
+  if (code < 0) return code;
+  if (box_elements(&move.box) >= RELAYED_FROM) {
+    const struct relay relay = relay_of(&p->audience, root, from, overlap_of(&p->from.grid, &new).count);
+    if (relay_saves(&relay)) {
+      struct relay_step step;
+      for (int64_t i = 0; code == SHARDRT_OK && relay_step(&relay, p->process, i, &step); i++) {
+        move.round = step.round;
+        move.is_relayed = !step.is_receive && !is_root;
+        code = moves_add(step.is_receive ? &p->route->receives : &p->route->sends, move, step.peer);
+      }
+      return code;
+    }
+  }
+  if (!is_root) return moves_add(&p->route->receives, move, root);
+  for (int64_t i = 0; code == SHARDRT_OK && i < p->audience_count; i++)
+    if (p->audience.processes[i] != root) code = moves_add(&p->route->sends, move, p->audience.processes[i]);
+  return code;
+}
+
+static int add_only_holders_sends(struct planner *p, int64_t from, const struct overlap *news) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++)
+    code = add_relayed(p, from, overlap_block(news, i), p->process);
+  return code;
+}
+
+/* ---- the choice of senders --------------------------------------------------------------------------------------- */
 
 /* The choice of who sends what of one old block. */
 struct spread {
@@ -247,7 +304,9 @@ static int add_sends(struct planner *p) {
     struct overlap news = overlap_of(&p->to.grid, &box);
     if (news.count == 0) continue;
     int code = SHARDRT_OK;
-    if (!is_weighed(p, &news))
+    if (p->hosts != NULL && block_holders_only_process(&p->from, from) == p->process)
+      code = local_blocks_is_first(&p->old, i) ? add_only_holders_sends(p, from, &news) : SHARDRT_OK;
+    else if (!is_weighed(p, &news))
       code = add_served(p, from, &news, p->old.items[i].replica);
     else if (local_blocks_is_first(&p->old, i))
       code = weigh(p, from, &news);
@@ -271,6 +330,7 @@ static int add_arrival(struct planner *p, int64_t i, int64_t from) {
   const int64_t to = p->new.items[i].block;
   if (local_blocks_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
   const int32_t holder = block_holders_only_process(&p->from, from);
+  if (holder >= 0 && p->hosts != NULL) return add_relayed(p, from, to, holder);
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
   shardrt_box old = block_grid_box(&p->from.grid, from);
   struct overlap news = overlap_of(&p->to.grid, &old);
@@ -310,12 +370,14 @@ static int compare_moves(const shardrt_move *x, const shardrt_move *y) {
 /* Distances count around 2^32, so that they need no number of processes. */
 static int compare_sends(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
+  if (x->round != y->round) return x->round < y->round ? -1 : 1;
   uint32_t me = *(const uint32_t *)process, up_x = (uint32_t)x->process - me, up_y = (uint32_t)y->process - me;
   return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_moves(x, y);
 }
 
 static int compare_receives(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
+  if (x->round != y->round) return x->round < y->round ? -1 : 1;
   uint32_t me = *(const uint32_t *)process, down_x = me - (uint32_t)x->process, down_y = me - (uint32_t)y->process;
   return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_moves(x, y);
 }
@@ -324,9 +386,9 @@ static void moves_sort(struct route_moves *moves, int (*compare)(const void *, c
   if (moves->count > 1) qsort_r(moves->items, (size_t)moves->count, sizeof *moves->items, compare, &process);
 }
 
-int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
-                          int32_t process, int32_t devices_per_process, shardrt_route **out) {
-  struct planner p = {.process = process};
+int shardrt_route_over_hosts(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
+                             int32_t process, int32_t devices_per_process, const int32_t *hosts, shardrt_route **out) {
+  struct planner p = {.process = process, .hosts = hosts, .audience_to = -1};
   int code = block_holders_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
   if (code == SHARDRT_OK) code = block_holders_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
   if (code != SHARDRT_OK) return code;
@@ -347,6 +409,8 @@ int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *
   local_blocks_clear(&p.new);
   local_blocks_clear(&p.peer_old);
   local_blocks_clear(&p.peer_new);
+  alloc_free(p.audience.begins);
+  alloc_free(p.audience.processes);
   if (code != SHARDRT_OK) {
     shardrt_route_free(p.route);
     return code;
@@ -356,6 +420,11 @@ int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *
   moves_sort(&p.route->sends, compare_sends, process);
   *out = p.route;
   return SHARDRT_OK;
+}
+
+int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
+                          int32_t process, int32_t devices_per_process, shardrt_route **out) {
+  return shardrt_route_over_hosts(from, to, shift, process, devices_per_process, NULL, out);
 }
 
 int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,

@@ -73,8 +73,10 @@ int batch_reshard_cost(const struct batch_reshard *self, const struct plan *plan
     if (!field->moves) continue;
     const shardrt_array *like = field->like;
     shardrt_route *route;
-    int code = shardrt_route_new(field->from, shardrt_array_sharding(like), shardrt_array_ndim(like),
-                                 shardrt_array_shape(like), plan->process, plan->devices_per_process, &route);
+    shardrt_shift none;
+    shift_none(shardrt_array_ndim(like), shardrt_array_shape(like), &none);
+    int code = shardrt_route_over_hosts(field->from, shardrt_array_sharding(like), &none, plan->process,
+                                        plan->devices_per_process, shardrt_job_hosts(self->job), &route);
     if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\" of the loader's batches", field->name);
     int64_t in, away, copied, element = (int64_t)shardrt_dtype_size(shardrt_array_dtype(like));
     shardrt_route_elements(route, &in, &away, &copied);

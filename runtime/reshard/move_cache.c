@@ -68,7 +68,7 @@ static bool entry_matches(const struct move_cache_entry *entry, const shardrt_sh
 }
 
 int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
-                     int32_t process, int32_t devices_per_process, const shardrt_route **out) {
+                     int32_t process, int32_t devices_per_process, const int32_t *hosts, const shardrt_route **out) {
   struct move_cache_entry *entry = &m->routes[0];
   for (int i = 0; i < MOVE_CACHE_ROUTES; i++) {
     if (entry_matches(&m->routes[i], from, to, shift)) {
@@ -79,7 +79,7 @@ int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_shard
     if (m->routes[i].used < entry->used) entry = &m->routes[i]; /* the one that waits longest, or a free one */
   }
   shardrt_route *route = NULL;
-  int code = shardrt_route_shifted(from, to, shift, process, devices_per_process, &route);
+  int code = shardrt_route_over_hosts(from, to, shift, process, devices_per_process, hosts, &route);
   if (code < 0) return code;
   entry_clear(entry);
   *entry = (struct move_cache_entry){

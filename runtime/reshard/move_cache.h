@@ -34,9 +34,9 @@ int move_cache_get(shardrt_job *job, struct move_cache **out);
 int move_cache_team(struct move_cache *m, int32_t threads, struct team **out);
 
 /* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the cache, until the next
- * call. Errors as shardrt_route_shifted. */
+ * call. `hosts` are the job's (shardrt_job_hosts), the same at every call. Errors as shardrt_route_over_hosts. */
 int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
-                     int32_t process, int32_t devices_per_process, const shardrt_route **out);
+                     int32_t process, int32_t devices_per_process, const int32_t *hosts, const shardrt_route **out);
 
 /* Buffers for the blocks of a new array: `count` of `bytes` each, with a count for the caller. What other memory waits
  * for reuse is freed down to `spare` bytes before, and what comes back until move_cache_settle is freed beyond that.

@@ -34,7 +34,7 @@ int reshard_prepare(struct reshard *r) {
   shardrt_shift none;
   shift_none(shardrt_array_ndim(r->x), shardrt_array_shape(r->x), &none);
   return move_cache_route(r->cache, shardrt_array_sharding(r->x), r->to, r->shift == NULL ? &none : r->shift,
-                          info->process_index, info->devices_per_process, &r->route);
+                          info->process_index, info->devices_per_process, shardrt_job_hosts(r->job), &r->route);
 }
 
 int reshard_new_array(const struct reshard *r, shardrt_array **out) {

@@ -59,6 +59,12 @@ function cases.reshard()
   return function() shardrt.reshard(x, columns):delete() end
 end
 
+function cases.broadcast()
+  local x = shardrt.device_put(shardrt.ndarray.full({ 1048576 }, 1, "float32"),
+    shardrt.SingleDeviceSharding(shardrt.devices()[1]))
+  return function() shardrt.reshard(x, everywhere):delete() end
+end
+
 function cases.open()
   local paths = {}
   for i = 1, 1000 do paths[i] = ("%s/%04d.jsonl"):format(folder, i) end

@@ -3,7 +3,7 @@
 -- die.
 
 local files = require "tests.support.files"
-local hosts = require "tests.support.job.hosts"
+local hosts = require "tests.support.hosts"
 
 local head = [[
 local ffi = require "ffi"

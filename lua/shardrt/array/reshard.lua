@@ -80,8 +80,9 @@ local function route_of(self, caller, process)
   if not found then
     local out = ffi.new "shardrt_route *[1]"
     local shift = to_c(inside.shape, inside.shift or unmoved(inside.shape))
-    fail.check(C.shardrt_route_shifted(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
-      out), caller)
+    local hosts = job == current.info and C.shardrt_job_hosts(current.job) or nil
+    fail.check(C.shardrt_route_over_hosts(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
+      hosts, out), caller)
     found = owned(out, C.shardrt_route_free)
     inside.routes[process] = found
   end

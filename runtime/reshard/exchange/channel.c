@@ -7,13 +7,17 @@
 
 enum { TAGS = 1 << 15 /* what MPI grants at least */ };
 
+static bool is_first_of_channel(const struct route_moves *moves, int64_t i) {
+  const shardrt_move *move = &moves->items[i];
+  return i == 0 || move->process != move[-1].process || move->round != move[-1].round;
+}
+
 int channels_by_process(struct channels *c, const struct route_moves *moves, bool outgoing) {
   *c = (struct channels){0};
   if (moves->count == 0) return SHARDRT_OK;
-  int64_t processes = 0;
-  for (int64_t i = 0; i < moves->count; i++)
-    processes += i == 0 || moves->items[i].process != moves->items[i - 1].process;
-  c->items = alloc_array((size_t)processes, sizeof *c->items);
+  int64_t count = 0;
+  for (int64_t i = 0; i < moves->count; i++) count += is_first_of_channel(moves, i);
+  c->items = alloc_array((size_t)count, sizeof *c->items);
   c->moves = alloc_array((size_t)moves->count, sizeof *c->moves);
   if (c->items == NULL || c->moves == NULL) {
     channels_free(c);
@@ -21,11 +25,12 @@ int channels_by_process(struct channels *c, const struct route_moves *moves, boo
   }
   for (int64_t i = 0; i < moves->count; i++) {
     const shardrt_move *move = c->moves[i] = &moves->items[i];
-    if (i == 0 || move->process != moves->items[i - 1].process)
-      c->items[c->count++] = (struct channel){.outgoing = outgoing, .process = move->process, .moves = c->moves + i};
+    if (is_first_of_channel(moves, i))
+      c->items[c->count++] =
+          (struct channel){.outgoing = outgoing, .process = move->process, .round = move->round, .moves = c->moves + i};
     c->items[c->count - 1].count++;
   }
-  assert(c->count == processes);
+  assert(c->count == count);
   return SHARDRT_OK;
 }
 
@@ -98,6 +103,13 @@ const shardrt_box *message_box(const struct message *m, int64_t i) {
   return m->count == 1 ? &m->box : &m->moves[i]->box;
 }
 
+int32_t channel_cursor_round(const struct channel_cursor *cursor) {
+  const struct channels *all = cursor->channels;
+  for (int64_t i = cursor->next; i < all->count; i++)
+    if (channel_has_more(&all->items[i])) return all->items[i].round;
+  return -1;
+}
+
 bool channel_cursor_next(struct channel_cursor *cursor, const struct message_rules *rules, const struct channel **its,
                          struct message *out, int32_t *tag) {
   const struct channels *all = cursor->channels;
@@ -109,7 +121,7 @@ bool channel_cursor_next(struct channel_cursor *cursor, const struct message_rul
       return true;
     }
     cursor->next++;
-    if (cursor->next < all->count && all->items[cursor->next].process != c->process) cursor->number = 0;
+    if (cursor->next < all->count && (c[1].process != c->process || c[1].round != c->round)) cursor->number = 0;
   }
   return false;
 }

@@ -10,6 +10,7 @@
 struct channel {
   bool outgoing;
   int32_t process;                  /* the other one */
+  int32_t round;                    /* of the route's: all of one are over before the next begins */
   int32_t device, peer;             /* this process's device and the other one's, from 0, where ends are devices */
   int64_t count;                    /* of moves */
   const shardrt_move *const *moves; /* in the route's order */
@@ -41,7 +42,7 @@ struct message_rules {
   int64_t direct;      /* and of a message of such a one at most */
 };
 
-/* One channel for each process that the moves are with. */
+/* One channel for each process that the moves of a round are with. */
 int channels_by_process(struct channels *c, const struct route_moves *moves, bool outgoing);
 void channels_free(struct channels *c);
 
@@ -55,11 +56,13 @@ const shardrt_box *message_box(const struct message *m, int64_t i);
 struct channel_cursor {
   struct channels *channels;
   int64_t next;
-  int32_t number; /* of messages with the same process */
+  int32_t number; /* of messages with the same process in the same round */
 };
 
-/* The next message of all, its channel, and its tag: both ends number the messages between two processes alike, so that
- * one may overtake another. False after the last. */
+/* Of which round the next message of all is; -1: there is none. */
+int32_t channel_cursor_round(const struct channel_cursor *cursor);
+/* The next message of all, its channel, and its tag: both ends number the messages of a round between two processes
+ * alike, so that one may overtake another. False after the last. */
 bool channel_cursor_next(struct channel_cursor *cursor, const struct message_rules *rules, const struct channel **its,
                          struct message *out, int32_t *tag);
 

@@ -66,6 +66,12 @@ static struct host_view view_new(const struct exchange_host *h, const shardrt_mo
   return view_block(&h->task.new, h->rules.to, move->to, box);
 }
 
+/* In the block that a message takes a move's box from, or brings it to. */
+static struct host_view view_end(const struct exchange_host *h, const struct channel *c, const shardrt_move *move,
+                                 const shardrt_box *box) {
+  return c->outgoing && !move->is_relayed ? view_old(h, move, box) : view_new(h, move, box);
+}
+
 /* Packed: it is all that there is. */
 static struct host_view view_packed(const shardrt_box *box, char *data, int64_t shape[SHARDRT_MAX_NDIM]) {
   box_shape(box, shape);
@@ -89,6 +95,11 @@ static void use_block(struct exchange_host *h, int64_t from, int64_t count) {
   int64_t index = block_table_index(&h->task.old, from), before = atomic_fetch_sub(&h->uses[index], count);
   assert(before >= count);
   if (before == count) h->task.used_up(h->task.context, index);
+}
+
+/* The same of a piece that has been sent. */
+static void use_source(struct exchange_host *h, const shardrt_move *move) {
+  if (!move->is_relayed) use_block(h, move->from, 1);
 }
 
 /* ---- copies in this process ------------------------------------------------------------------------------------- */
@@ -121,8 +132,7 @@ static void count_copies(struct exchange_host *h) {
 static char *message_run(const struct exchange_host *h, const struct transport_slot *s) {
   const struct message *m = &s->message;
   if (m->count != 1) return NULL;
-  const struct host_view view =
-      s->channel->outgoing ? view_old(h, m->moves[0], &m->box) : view_new(h, m->moves[0], &m->box);
+  const struct host_view view = view_end(h, s->channel, m->moves[0], &m->box);
   if (!box_is_run(&view.box, view.shape)) return NULL;
   return view.data + (size_t)box_offset(&view.box, view.shape) * h->task.element;
 }
@@ -139,7 +149,7 @@ static void pack_message(void *context, int64_t number) {
     const shardrt_box *box = message_box(&s->message, i);
     int64_t shape[SHARDRT_MAX_NDIM];
     const struct host_view packed = view_packed(box, staging, shape);
-    const struct host_view block = s->channel->outgoing ? view_old(h, move, box) : view_new(h, move, box);
+    const struct host_view block = view_end(h, s->channel, move, box);
     if (s->channel->outgoing)
       copy_view(h->task.element, shardrt_box_copy, &packed, &block);
     else
@@ -174,7 +184,7 @@ static int exchange_host_load(void *context, int32_t slot, bool *ended) {
 static int exchange_host_store(void *context, int32_t slot, bool *ended) {
   struct exchange_host *h = context;
   const struct transport_slot *s = &h->window.slots[slot];
-  for (int64_t i = 0; s->channel->outgoing && i < s->message.count; i++) use_block(h, s->message.moves[i]->from, 1);
+  for (int64_t i = 0; s->channel->outgoing && i < s->message.count; i++) use_source(h, s->message.moves[i]);
   *ended = s->channel->outgoing || s->data != s->staging || begin_packing(h, slot);
   return SHARDRT_OK;
 }
@@ -214,7 +224,8 @@ static void count_block_uses(struct exchange_host *h) {
     struct channel all = h->out.items[i];
     struct message m;
     while (channel_next(&h->rules, &all, &m))
-      for (int64_t k = 0; k < m.count; k++) h->uses[block_table_index(&h->task.old, m.moves[k]->from)]++;
+      for (int64_t k = 0; k < m.count; k++)
+        if (!m.moves[k]->is_relayed) h->uses[block_table_index(&h->task.old, m.moves[k]->from)]++;
   }
 }
 
@@ -294,6 +305,7 @@ int exchange_host_new(const struct exchange_host_task *task, struct exchange_hos
   h->window.rules = &h->rules;
   h->window.in.channels = &h->in;
   h->window.out.channels = &h->out;
+  h->window.exchange = &h->exchange;
   h->exchange = (struct exchange){.backend = &host_backend, .context = h, .groups = 2, .size = h->window.size};
   count_copies(h);
   h->large = (size_t)task->route->copies.elements * task->element > CACHES;

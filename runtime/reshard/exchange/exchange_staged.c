@@ -97,6 +97,7 @@ int exchange_staged_run(const struct device_channel_args *args, struct channels 
   x->window.in.channels = in;
   x->window.out.channels = out;
   x->window.size = EXCHANGE_WINDOW;
+  x->window.exchange = &x->exchange;
   x->exchange = (struct exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
   int code = SHARDRT_OK;
   char *pinned = NULL;

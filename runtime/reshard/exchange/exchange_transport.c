@@ -2,15 +2,24 @@
 
 #include <assert.h>
 
-#include "reshard/exchange/exchange.h"
-
 _Static_assert((int)EXCHANGE_SLOTS >= 2 * (int)EXCHANGE_WINDOW, "a window's slots are slots of an exchange");
 _Static_assert((int)COMM_REQUESTS <= (int)EXCHANGE_SLOTS, "all requests that end at once are listed as slots");
 _Static_assert((int)COMM_REQUESTS >= 2 * (int)EXCHANGE_WINDOW, "each slot has a request of its own");
 
+/* Whether the next message of a direction may go now: one of a later round waits until all before has come and gone. */
+static bool transport_round_begins(struct transport_window *w, const struct channel_cursor *cursor) {
+  const int32_t next = channel_cursor_round(cursor);
+  if (next <= w->round) return next >= 0;
+  const int32_t other = channel_cursor_round(cursor == &w->in ? &w->out : &w->in);
+  if (w->exchange->busy > 0 || (other >= 0 && other < next)) return false;
+  w->round = next;
+  return true;
+}
+
 bool transport_take(void *window, int32_t slot) {
   struct transport_window *w = window;
   struct transport_slot *s = &w->slots[slot];
+  if (!transport_round_begins(w, slot < w->size ? &w->in : &w->out)) return false;
   return channel_cursor_next(slot < w->size ? &w->in : &w->out, w->rules, &s->channel, &s->message, &s->tag);
 }
 

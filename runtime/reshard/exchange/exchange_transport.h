@@ -5,6 +5,7 @@
 
 #include "platform/comm.h"
 #include "reshard/exchange/channel.h"
+#include "reshard/exchange/exchange.h"
 
 enum { EXCHANGE_WINDOW = 16 /* messages in each direction at most */ };
 
@@ -23,6 +24,8 @@ struct transport_window {
   const struct message_rules *rules;
   struct channel_cursor in, out;
   int32_t size;                                     /* slots in each direction */
+  int32_t round;                                    /* of the messages under way */
+  const struct exchange *exchange;                  /* whose slots these are */
   struct transport_slot slots[2 * EXCHANGE_WINDOW]; /* those that receive, then those that send: receivers come first */
 };
 

@@ -32,10 +32,10 @@ function hosts.missing()
 end
 
 --- Runs a recipe, o.source, over o.hosts hosts with o.processes processes on each and o.devices in each of these; with
---- o.args, o.options (of shardrt), o.disks (by host and file name, the texts of files that it finds in
---- $HOSTS_FOLDER/disk) for at most o.limit seconds (60). Where the recipe makes the file $HOSTS_FOLDER/ready, o.down (a
---- host's number) loses its link o.after seconds later. What comes back is as mpi.run has it, and seconds: from the
---- file's making, or the link's end, to the job's; left: the command lines of processes that were left behind.
+--- o.args, o.options (of shardrt), o.mpirun (of mpirun), o.disks (by host and file name, the texts of files that it
+--- finds in $HOSTS_FOLDER/disk) for at most o.limit seconds (60). Where the recipe makes the file $HOSTS_FOLDER/ready,
+--- o.down (a host's number) loses its link o.after seconds later. What comes back is as mpi.run has it, and seconds:
+--- from the file's making, or the link's end, to the job's; left: the command lines of processes that were left behind.
 function hosts.run(o)
   local folder = files.folder()
   local names, here = {}, io.popen "pwd":read "*l"
@@ -47,8 +47,8 @@ function hosts.run(o)
   end
   local program = mpi.program()
   local words = {
-    "mpirun --mca plm_rsh_agent", quote(here .. "/tests/support/job/agent.sh"), "--mca btl tcp,self,vader",
-    "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --host", table.concat(names, ","),
+    "mpirun --mca plm_rsh_agent", quote(here .. "/tests/support/agent.sh"), "--mca btl tcp,self,vader",
+    "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0", o.mpirun or "", "--host", table.concat(names, ","),
     quote(program:match "^/" and program or here .. "/" .. program), "--devices", o.devices,
   }
   for _, option in ipairs(o.options or {}) do words[#words + 1] = quote(option) end
@@ -59,7 +59,7 @@ function hosts.run(o)
     platform.standin and "SHARDRT_LINKS=off" or "", -- the stand-in's NCCL stays on a host
     "HOSTS_OWNER=" .. ffi.C.getpid(), "HOSTS_FOLDER=" .. folder,
     "HOSTS_DOWN=" .. (o.down and "host" .. o.down or ""), "HOSTS_AFTER=" .. (o.after or 0),
-    "sh tests/support/job/hosts.sh", o.hosts, quote(table.concat(words, " ")),
+    "sh tests/support/hosts.sh", o.hosts, quote(table.concat(words, " ")),
   }, " "), o.limit)
   local function said(name)
     local file = io.open(folder .. "/" .. name)

@@ -55,7 +55,7 @@ others() {
 make_hosts || exit 125
 watch &
 watcher=$!
-TMPDIR=$HOSTS_FOLDER/tmp tests/support/job/agent.sh host0 "$command"
+TMPDIR=$HOSTS_FOLDER/tmp tests/support/agent.sh host0 "$command"
 status=$?
 if [ -e "$HOSTS_FOLDER/begun" ]; then
   echo "$(now) $(cat "$HOSTS_FOLDER/begun")" | awk '{ print $1 - $2 }' >"$HOSTS_FOLDER/seconds"
