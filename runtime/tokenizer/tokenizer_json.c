@@ -160,7 +160,7 @@ static int take_sequence(struct json_file *f, const struct member *list, int32_t
 }
 
 static int take_normalizer(struct json_file *f, const struct json_reader *object, int32_t depth) {
-  char type[NAME];
+  char type[NAME] = "";
   struct member members[] = {{.name = "type"}, {.name = "normalizers"}, {.name = NULL}};
   int code = find_members(object, members);
   if (code == SHARDRT_OK) code = read_short(&members[0], type, sizeof type);
@@ -195,7 +195,7 @@ static int take_byte_level(struct json_file *f, const struct json_reader *object
 /* What an expression matches is a piece, and what lies between matches is; those that are known match all of a text. */
 static int take_split(struct json_file *f, const struct json_reader *object, const struct member *pattern,
                       const struct member *behavior, const struct member *invert) {
-  char text[PATTERN] = "", how[NAME];
+  char text[PATTERN] = "", how[NAME] = "";
   bool inverts = false;
   struct member members[] = {{.name = "Regex"}, {.name = NULL}};
   int code = pattern->found ? find_members(&pattern->at, members) : json_malformed(object, "a pattern");
@@ -212,7 +212,7 @@ static int take_split(struct json_file *f, const struct json_reader *object, con
 
 static int take_pre_tokenizer(struct json_file *f, const struct json_reader *object, int32_t depth) {
   enum { TYPE, PARTS, PREFIX, REGEX, PATTERN_OF, BEHAVIOR, INVERT, EACH };
-  char type[NAME];
+  char type[NAME] = "";
   struct member m[] = {{.name = "type"},      {.name = "pretokenizers"},     {.name = "add_prefix_space"},
                        {.name = "use_regex"}, {.name = "pattern"},           {.name = "behavior"},
                        {.name = "invert"},    {.name = "individual_digits"}, {.name = NULL}};
@@ -321,7 +321,7 @@ enum {
 };
 
 static int check_model(const struct json_reader *object, const struct member *m) {
-  char type[NAME], prefix[NAME], suffix[NAME];
+  char type[NAME] = "", prefix[NAME] = "", suffix[NAME] = "";
   int code = read_short(&m[MODEL_TYPE], type, sizeof type);
   if (code == SHARDRT_OK) code = read_short(&m[CONTINUING], prefix, sizeof prefix);
   if (code == SHARDRT_OK) code = read_short(&m[WORD_END], suffix, sizeof suffix);

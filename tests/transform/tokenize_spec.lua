@@ -1,5 +1,5 @@
 -- T.tokenize: what Hugging Face's tokenizers and tiktoken make of texts, and what is refused. The vocabularies and the
--- answers are tests/golden/tokenize.py's.
+-- answers are tests/golden/tokens.py's.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"

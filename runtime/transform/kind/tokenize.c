@@ -35,14 +35,11 @@ static const char *take_text(const char **at, const char *end) {
 
 static int read_given(const shardrt_transform *self, struct given *out) {
   const char *at = (const char *)self->bytes, *end = at + self->nbytes;
-  out->path = take_text(&at, end);
-  out->pattern = out->path != NULL ? take_text(&at, end) : NULL;
-  out->special = at;
-  const char *text = out->pattern != NULL ? take_text(&at, end) : NULL;
+  const char *path = take_text(&at, end), *pattern = path != NULL ? take_text(&at, end) : NULL, *special = at;
+  const char *text = pattern != NULL ? take_text(&at, end) : NULL;
   while (text != NULL && text[0] != '\0') text = take_text(&at, end) != NULL ? take_text(&at, end) : NULL;
   if (text == NULL) return error_set(SHARDRT_EINVAL, "bytes that shardrt.transform.tokenize would not give");
-  out->file = (const uint8_t *)at;
-  out->count = (size_t)(end - at);
+  *out = (struct given){path, pattern, special, (const uint8_t *)at, (size_t)(end - at)};
   return SHARDRT_OK;
 }
 
@@ -74,7 +71,7 @@ static int open_tokenizer(const struct given *given, struct tokenizer **out) {
 }
 
 static int tokenize_set(shardrt_transform *self) {
-  struct given given = {0};
+  struct given given = {.path = "", .pattern = "", .special = ""};
   int code = number_expect(self, 0);
   if (code == SHARDRT_OK) code = read_given(self, &given);
   if (code < 0) return code;

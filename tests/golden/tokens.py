@@ -2,7 +2,7 @@
 reads. Its files are small vocabularies, trained on this repository's documents, and answers.json: texts, and for each
 vocabulary their tokens. One of the vocabularies is that of recipes/fineweb_like.lua, too.
 
-Made with tokenizers 0.23.3 and tiktoken 0.14.0:  python3 tokenize.py
+Made with tokenizers 0.23.3 and tiktoken 0.14.0:  python3 tokens.py
 """
 import base64
 import json
