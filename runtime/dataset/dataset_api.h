@@ -123,15 +123,19 @@ int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_s
 /* Sources with equal fields, one after the other, as one. `label` (NULL: none) names a field more: int32, a scalar,
  * which of the parts a sample is of. EINVAL: fields that differ. */
 int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const char *label, shardrt_source **out);
-/* Sources with equal fields in given proportions. The weights become whole numbers that add up to a period of at most
+/* Sources with equal fields in given proportions, which may change: stage s begins at position froms[s] of the mix,
+ * counted through all epochs, and weights[s * nparts + p] is part p's weight in it; froms[0] is 0, and they ascend. A
+ * part with the weight 0 rests. The weights of a stage become whole numbers that add up to a period of at most
  * 65,536 samples; where there are none so exact, to the nearest 65,536ths. Of every `period` samples that follow one
- * another, each part gives exactly its share; of the first n samples, its share to within one. Each part goes through
- * its samples again and again, in the order of each of its own epochs (see shardrt_loader_options), whatever the epochs
- * of the mix are. An epoch has `samples` of them, or with 0 as many as there are before the first part would begin
- * anew. Filtering, packing and sharding are for the parts. EINVAL: no samples, a weight that is not above 0. */
-int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, const double *weights, int64_t samples,
-                       const char *label, shardrt_source **out);
-int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part); /* as a whole number; 0: there is none */
+ * another, each part gives exactly its share; of the first n samples of a stage, its share to within one. Each part
+ * goes on where it was when a stage begins, and through its samples again and again, in the order of each of its own
+ * epochs (see shardrt_loader_options), whatever the epochs of the mix are. An epoch has `samples` of them, or with 0 as
+ * many as there are before the first part would begin anew. Filtering, packing and sharding are for the parts. EINVAL:
+ * no samples, a weight below 0, a part that never has one, stages that do not ascend. */
+int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, int32_t nstages, const int64_t *froms,
+                       const double *weights, int64_t samples, const char *label, shardrt_source **out);
+/* Of a mix, in its first stage, as a whole number; 0: there is none. */
+int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part);
 /* The samples of `source` for which all fields of `verdict`, a source of as many samples and of bool fields without
  * dimensions, are true. Every process must call it: each works out its share, once, and all know the outcome.
  * EMISMATCH: their sources differ. What fails in one process fails in all. Under planning all samples are let through.
@@ -157,16 +161,23 @@ typedef struct shardrt_pack_options {
   int32_t longer;  /* what becomes of sequences that are longer than a row: SHARDRT_LONGER_… */
   int32_t shuffle; /* 1: sequences are taken in the order of epoch 0 of `seed`; 0: in the source's */
   uint64_t seed;
+  int64_t zigzag; /* 0: rows as they are; else for so many parts, each of a piece near a row's start and its
+                     counterpart near the end: of 2 * zigzag pieces, numbers 0, last, 1, last but one, … */
 } shardrt_pack_options;
-/* Sequences of different length, samples of a field whose first dimension alone differs, in rows of fixed length: the
- * samples are the rows, with three fields: the sequences' own field, one after the other and then zeros; "segment_ids",
- * int32: which of the row's sequences an element is of, from 1 on, 0 behind the last; "positions", int32: where in the
- * sequence it stands, from 0 on. Every sequence that is not empty stands in one row, once; the pieces of one that is
- * split are sequences. Which row depends on lengths and options alone. Every process must call it: each looks at the
- * lengths of its share of the samples, once. EINVAL: no such field, a longer sequence. Under planning a row for each
- * sample. */
-int shardrt_source_pack(shardrt_job *job, shardrt_source *source, int32_t field, const shardrt_pack_options *options,
-                        shardrt_source **out);
+/* Sequences of different length, samples of fields whose first dimension alone differs, in rows of fixed length: the
+ * samples are the rows, with these fields: the sequences' own, which are of one length in each sample, one after the
+ * other and then zeros; those that are kept, of which each element of a row has what its sample has, and 0 behind the
+ * last; "segment_ids", int32: which of the row's sequences an element is of, from 1 on, 0 behind the last;
+ * "positions", int32: where in the sequence it stands, from 0 on. Every sequence that is not empty stands in one row,
+ * once; the pieces of one that is split are sequences. Which row depends on lengths and options alone. Every process
+ * must call it: each looks at the lengths of its share of the samples, once. EINVAL: no such field, a longer sequence,
+ * fields of different length. Under planning a row for each sample. */
+int shardrt_source_pack(shardrt_job *job, shardrt_source *source, int32_t nfields, const int32_t *fields, int32_t nkept,
+                        const int32_t *kept, const shardrt_pack_options *options, shardrt_source **out);
+/* What packed rows leave out: the i-th such field of the source, NULL beyond the last; and how many elements were cut
+ * off sequences that are longer than a row. 0 of anything else. */
+const char *shardrt_source_dropped_field(const shardrt_source *source, int32_t i);
+int64_t shardrt_source_dropped_elements(const shardrt_source *source);
 /* Of packed rows, the share of elements that are of sequences; negative for a source of anything else. */
 double shardrt_source_fill(const shardrt_source *source);
 /* Under planning: how many samples there are is not known before data is read, and the most there can be are counted.

@@ -73,6 +73,11 @@ static int trace_shape(const struct chain *self, int32_t k, struct reader *reade
                        struct leg *legs) {
   const shardrt_transform *t = self->transforms[k];
   if (t->kind->measure != NULL) return t->kind->measure(t, reader, first, legs[k + 1].full); /* it is the first one */
+  const int64_t most = transform_most(t, legs[k].full);
+  if (most >= 0) {
+    legs[k + 1].full[0] = most;
+    return SHARDRT_OK;
+  }
   struct form in = self->forms[k], out;
   memcpy(in.shape, legs[k].full, sizeof in.shape);
   int code = t->kind->form(t, &in, &out);

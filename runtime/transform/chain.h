@@ -12,8 +12,8 @@
 struct chain {
   const char *name; /* of what comes out; the owner's */
   int32_t field;    /* of the base */
-  int32_t count;
-  int32_t place; /* of the first transform's random draws; those of the others follow */
+  int32_t count;    /* a transform that writes as much as it takes is the last */
+  int32_t place;    /* of the first transform's random draws; those of the others follow */
   shardrt_transform **transforms;
   struct form *forms;
   bool whole_first; /* the first transform takes whole samples, whose shapes are their own or which it decodes */

@@ -22,6 +22,7 @@
   X(random_resized_crop)                                                                                               \
   X(resize)                                                                                                            \
   X(scale)                                                                                                             \
+  X(tokenize)                                                                                                          \
   X(transpose)                                                                                                         \
   X(window)
 

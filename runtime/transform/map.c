@@ -151,7 +151,7 @@ static int set_map(struct map *m, shardrt_source *base, int32_t nfields, const s
   return code == SHARDRT_OK ? count_places(m) : code;
 }
 
-int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
+static int make_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
   struct map *made = source_new(&map_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   int code = set_map(made, source, nfields, fields);
@@ -161,4 +161,41 @@ int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_ma
   }
   *out = &made->head;
   return SHARDRT_OK;
+}
+
+/* How many of a field's transforms stand behind one that writes as much as it takes. */
+static int32_t transforms_left(const shardrt_mapped *field) {
+  static const int64_t any[SHARDRT_MAX_NDIM] = {0};
+  for (int32_t k = 0; k + 1 < field->count; k++)
+    if (transform_most(field->transforms[k], any) >= 0) return field->count - k - 1;
+  return 0;
+}
+
+/* The first transforms of such fields, and a map of that with what is left: `first` and `rest` have room for all. */
+static int make_two_maps(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_mapped *first,
+                         shardrt_mapped *rest, shardrt_source **out) {
+  for (int32_t f = 0; f < nfields; f++) {
+    const int32_t left = transforms_left(&fields[f]);
+    first[f] = rest[f] = fields[f];
+    first[f].count = left > 0 ? fields[f].count - left : 0;
+    rest[f].field = f;
+    rest[f].count -= first[f].count;
+    rest[f].transforms += first[f].count;
+  }
+  shardrt_source *between = NULL;
+  int code = make_map(source, nfields, first, &between);
+  if (code == SHARDRT_OK) code = shardrt_source_map(between, nfields, rest, out);
+  shardrt_source_free(between);
+  return code;
+}
+
+int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
+  int32_t left = 0;
+  for (int32_t f = 0; f < nfields; f++) left += transforms_left(&fields[f]);
+  if (left == 0) return make_map(source, nfields, fields, out);
+  shardrt_mapped *parts = alloc_array(2 * (size_t)nfields, sizeof *parts);
+  if (parts == NULL) return ALLOC_FAILED;
+  int code = make_two_maps(source, nfields, fields, parts, parts + nfields, out);
+  alloc_free(parts);
+  return code;
 }

@@ -32,6 +32,8 @@ struct transform_kind {
   int (*form)(const shardrt_transform *self, const struct form *in, struct form *out);
   /* For kinds whose output has a shape that only the data tells (a decoder): that of one sample. `in` is whole. */
   int (*measure)(const shardrt_transform *self, struct reader *reader, const struct value *in, int64_t *shape);
+  /* As transform_most; NULL: -1. */
+  int64_t (*most)(const shardrt_transform *self, const int64_t *shape);
   /* Which box of an input of shape `full` is needed for the box `out` of the output, and (where *reduce comes back
    * larger than 1) to which part of its size an image may be reduced when it is decoded; it may come at any reduction
    * up to that. NULL: all of the input is. */
@@ -68,5 +70,12 @@ struct shardrt_transform {
 };
 
 shardrt_transform *transform_retain(shardrt_transform *self);
+
+/* Of a transform that writes as many elements as it takes, in one dimension (`form` says -1): the most that it can make
+ * of an input of this shape. `run` finds room for those, and sets shape[0] and full[0] of out[i] to what it wrote. In a
+ * list such a transform ends a map; what stands behind it is a map of that one (map.c). -1 of any other transform. */
+static inline int64_t transform_most(const shardrt_transform *self, const int64_t *shape) {
+  return self->kind->most != NULL ? self->kind->most(self, shape) : -1;
+}
 
 #endif

@@ -38,9 +38,10 @@ typedef struct shardrt_sample {
   double epoch;
   int64_t shape[SHARDRT_MAX_NDIM]; /* of data */
   shardrt_random random;
+  int64_t made; /* set by the state where the output has as many elements as it takes: so many of out_size */
 } shardrt_sample;
 typedef struct shardrt_samples {
-  const shardrt_sample *samples;
+  shardrt_sample *samples;
   int64_t count;
   int64_t at; /* set by the state: which one it is at */
   int32_t dtype;

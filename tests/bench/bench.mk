@@ -1,8 +1,9 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
 # same files in the same run; PARTS="loader cold transforms formats start library others reshard compute gpu peers"
-# chooses. `others`, the library beside PyTorch and Grain, and `scale`, which counts what processes send, are run only
-# where they are named. With JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and
-# computations are compared with JAX's. What needs a GPU is left out where there is none, and said.
+# chooses. `others`, the library beside PyTorch and Grain, `tokenize`, tokens beside tokenizers and tiktoken, and
+# `scale`, which counts what processes send, are run only where they are named. With JAX_PYTHON naming a Python that has
+# JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is left out
+# where there is none, and said.
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
@@ -10,13 +11,14 @@ BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy all
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
-	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers)
+	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW="torch grain")
+	@$(if $(filter tokenize,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=tokenizers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
-# What PARTS=others is compared with: two of the other loaders.
+# What PARTS=others, or PARTS=tokenize, is compared with.
 few-peers:
 	$(call install_for,peers)
-	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers torch grain
+	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers $(FEW)
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
 # left out.
 peers:

@@ -394,6 +394,69 @@ describe("a mix", function()
     end
   end)
 
+  it("with weights that change go on where each source was", function()
+    for case = 1, 12 do
+      local sizes, parts, n = { random(5, 60), random(5, 60), random(5, 60) }, {}, 3
+      for p = 1, n do parts[p] = { ids(1000 * p, sizes[p]), random(1, 5) } end
+      local o, stages, from = { unpack(parts) }, {}, 0
+      for s = 1, random(1, 4) do
+        from = from + random(1, 40)
+        stages[s] = { from = from, random(0, 4), random(0, 4), random(1, 4) }
+        o[n + s] = stages[s]
+      end
+      o.samples = random(1, 50)
+      local total, seen = from + 60, {}
+      local function stream()
+        return shardrt.loader { source = shardrt.mix(o), batch_size = 1, shuffle = true, seed = case,
+          sharding = shardrt.SingleDeviceSharding(0) }
+      end
+      local loader, given = stream(), {}
+      for k = 1, total do given[k] = shardrt.device_get(loader().id):to_table()[1] end
+      -- In the first n of a stage, and so in all of it, each source has its share to within one.
+      local counts, stage_first, weights = { 0, 0, 0 }, 0, { parts[1][2], parts[2][2], parts[3][2] }
+      local next_stage = 1
+      for k = 0, total - 1 do
+        if stages[next_stage] and stages[next_stage].from == k then
+          counts, stage_first, weights, next_stage = { 0, 0, 0 }, k, stages[next_stage], next_stage + 1
+        end
+        local p = math.floor(given[k + 1] / 1000)
+        counts[p] = counts[p] + 1
+        local sum = weights[1] + weights[2] + weights[3]
+        for q = 1, n do
+          local share = (k + 1 - stage_first) * weights[q] / sum
+          assert.is_true(math.abs(counts[q] - share) < 1, ("case %d, sample %d"):format(case, k))
+        end
+        -- No sample comes again before all others of its source, whatever the stages are.
+        seen[p] = seen[p] or {}
+        local own = seen[p]
+        own.count = (own.count or 0) + 1
+        local times = math.floor((own.count - 1) / sizes[p])
+        assert.equal(times, own[given[k + 1]] or 0, ("case %d, sample %d"):format(case, k))
+        own[given[k + 1]] = times + 1
+      end
+      -- A state goes on exactly, in the middle of a stage.
+      local at = random(1, total - 2)
+      local other, again = stream(), stream()
+      for _ = 1, at do other() end
+      again:restore(other:state())
+      for k = at + 1, math.min(total, at + 5) do
+        assert.equal(given[k], shardrt.device_get(again().id):to_table()[1])
+      end
+    end
+    -- Left out, an epoch ends before the first source begins anew, in whatever stage that is.
+    assert.equal(4 + 20, #shardrt.mix { { ids(0, 22), 1 }, { ids(100, 90), 1 }, { from = 4, 1, 0 } })
+    assert.equal(20, #shardrt.mix { { ids(0, 10), 1 }, { ids(100, 90), 1 }, { from = 40, 1, 0 } })
+    local a, b = { ids(0, 3), 1 }, { ids(0, 3), 1 }
+    refused(function() shardrt.mix { a, b, { from = 5, 1 } } end, "the weight of source 2 is nil")
+    refused(function() shardrt.mix { a, { from = 5, 1, 1 }, b } end, "number 3 of its list")
+    refused(function() shardrt.mix { a, b, { from = 0, 1, 1 } } end, "from = 0")
+    refused(function() shardrt.mix { a, b, { from = 5, 0, 0 } } end, "all weights are 0")
+    refused(function() shardrt.mix { a, b, { from = 5, 1, -1 } } end, "source 2 is -1")
+    refused(function() shardrt.mix { a, b, { from = 5, 1, 1 }, { from = 5, 1, 2 } } end, "stages ascend")
+    refused(function() shardrt.mix { a, b, { from = 5, 1, 1, 1 } } end, "a weight for each of the 2 sources")
+    refused(function() shardrt.mix { a, { ids(0, 3), 0 } } end, "the weight of source 2 is 0; it is a number above 0")
+  end)
+
   it("gives every sample of a part once in each of the part's own epochs, each in its own order", function()
     for case = 1, 20 do
       local sizes = { random(1, 9), random(1, 30), random(5, 20) }
@@ -688,7 +751,18 @@ local function check_rows(rows, pieces, length)
   if #rows > 0 then assert.is_true(math.abs(rows.fill - elements / (#rows * length)) < 1e-12) end
 end
 
+local function list_without_empty(list)
+  local kept = {}
+  for _, values in ipairs(list) do
+    if #values > 0 then kept[#kept + 1] = values end
+  end
+  return kept
+end
+
 describe("packed rows", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
   it("hold every sequence once, whole, with its segment and positions", function()
     for case = 1, 60 do
       local length = random(1, 20)
@@ -772,6 +846,83 @@ describe("packed rows", function()
     end
   end)
 
+  it("hold all fields of one length, and for each element what its document has", function()
+    local list, scores = sequences(60, 9), {}
+    local tokens, labels, score = {}, {}, ndarray.empty({ #list, 2 }, "float32")
+    for i, values in ipairs(list) do
+      local negative = {}
+      for k, value in ipairs(values) do negative[k] = -value end
+      tokens[i], labels[i], scores[i] = int32s(values), int32s(negative), random(1, 1000)
+      score.data[2 * i - 2], score.data[2 * i - 1] = scores[i], i
+    end
+    local path = folder .. "/score.npy"
+    score:save(path)
+    local s = source.ragged { tokens = tokens, labels = labels, score = path, id = int32s(scores) }
+    for _, o in ipairs { {}, { longer = "split", length = 4 }, { longer = "truncate", length = 4 } } do
+      local rows = s:pack { length = o.length or 20, longer = o.longer, keep = { "score" }, seed = 3 }
+      assert.same({ "labels", "tokens", "score", "segment_ids", "positions" }, rows.names)
+      assert.same({ "id" }, rows.dropped.fields)
+      local cut = 0
+      for _, values in ipairs(list) do cut = cut + (o.longer == "truncate" and math.max(#values - 4, 0) or 0) end
+      assert.equal(cut, rows.dropped.elements)
+      local read, length, wrong = rows:read(0, #rows), o.length or 20, 0
+      assert.same({ #rows, length, 2 }, read.score.shape)
+      local owner = {}
+      for i, values in ipairs(list) do
+        for _, value in ipairs(values) do owner[value] = i end
+      end
+      for i = 0, #rows * length - 1 do
+        local token = read.tokens.data[i]
+        local document = owner[token]
+        local right = read.labels.data[i] == -token
+          and read.score.data[2 * i] == (document and scores[document] or 0)
+          and read.score.data[2 * i + 1] == (document or 0) and (token == 0) == (read.segment_ids.data[i] == 0)
+        wrong = wrong + (right and 0 or 1)
+      end
+      assert.equal(0, wrong)
+    end
+    check_rows(s:pack { length = 20, field = "tokens" }, list_without_empty(list), 20)
+    assert.same({ "id", "labels", "score" }, s:pack { length = 20, field = "tokens" }.dropped.fields)
+    assert.is_nil(s.dropped)
+  end)
+
+  it("in zigzag give each part a piece from the front and its counterpart from the back", function()
+    local list = sequences(50, 12)
+    local plain = ragged(list):pack { length = 24 }
+    local zigzag = ragged(list):pack { length = 24, layout = "zigzag", parts = 3 }
+    local expected, got = plain:read(0, #plain), zigzag:read(0, #plain)
+    for name in pairs(expected) do
+      local wrong = 0
+      for row = 0, #plain - 1 do
+        for at = 0, 23 do
+          local piece = math.floor(at / 4)
+          local from = (piece % 2 == 0 and piece / 2 or 5 - (piece - 1) / 2) * 4 + at % 4
+          if got[name].data[row * 24 + at] ~= expected[name].data[row * 24 + from] then wrong = wrong + 1 end
+        end
+      end
+      assert.equal(0, wrong, name)
+    end
+    local mesh = shardrt.make_mesh({ 2, 3 }, { "data", "sequence" })
+    local batch = shardrt.loader { source = zigzag, batch_size = 4, epochs = 1,
+      sharding = shardrt.NamedSharding(mesh, shardrt.P("data", "sequence")) }()
+    for name, host in pairs(got) do
+      assert.same(host:rows(0, 4):to_table(), shardrt.device_get(batch[name]):to_table())
+    end
+  end)
+
+  it("that are cut among devices are read once", function()
+    local list = sequences(60, 12)
+    local rows = ragged(list):pack { length = 64 }
+    local function bytes(sharding)
+      local loader = shardrt.loader { source = rows, batch_size = 2, epochs = 1, sharding = sharding }
+      for _ in loader do end -- luacheck: ignore 542
+      return loader:stats().bytes_read
+    end
+    local whole = bytes(shardrt.NamedSharding(shardrt.make_mesh({ 1 }, { "data" }), shardrt.P "data"))
+    local mesh = shardrt.make_mesh({ 1, 8 }, { "data", "sequence" })
+    assert.equal(whole, bytes(shardrt.NamedSharding(mesh, shardrt.P("data", "sequence"))))
+  end)
+
   it("are refused where there is nothing to pack, or the field is not clear", function()
     local s = ragged { { 1, 2 } }
     refused(function() ids(0, 3):pack { length = 3 } end, "no field differs in length")
@@ -783,8 +934,13 @@ describe("packed rows", function()
     refused(function() s:pack { length = 2, longer = "spilt" } end, 'did you mean "split"')
     refused(function() s:pack { length = 2, window = 0 } end, "window = 0")
     refused(function() ragged({ { 1 } }, "positions"):pack { length = 2 } end, '"positions"', "rename")
-    local two = source.ragged { a = { int32s { 1 } }, b = { int32s { 1 } } }
-    refused(function() two:pack { length = 2 } end, '"a" and "b"')
+    local two = source.ragged { a = { int32s { 1 } }, b = { int32s { 1, 2 } } }
+    refused(function() two:pack { length = 2 } end, 'sample 0: "a" has 1 elements and "b" 2')
+    refused(function() two:pack { length = 2, field = { "a", "a" } } end, '"a" stands twice')
+    refused(function() two:pack { length = 2, field = "a", keep = "b" } end, '"b" cannot be kept')
+    refused(function() s:pack { length = 6, layout = "zigzag", parts = 2 } end, "a multiple of 4")
+    refused(function() s:pack { length = 4, layout = "zigzag" } end, "parts = nil")
+    refused(function() s:pack { length = 4, parts = 2 } end, "layout = nil")
   end)
 end)
 
@@ -872,12 +1028,13 @@ describe("making a view", function()
     local pair, names = ffi.new("shardrt_source *[2]", a, a), ffi.new("const char *[1]", { "x" })
     local o = ffi.new("shardrt_pack_options", { length = 8, window = 20, shuffle = 1 })
     local t = ffi.new("shardrt_token_options", { window = 2, stride = 1, dtype = C.SHARDRT_UINT16 })
-    local weights = ffi.new("double[2]", 1, 2)
+    local weights, froms = ffi.new("double[4]", 1, 2, 3, 0), ffi.new("int64_t[2]", 0, 10)
+    local first = ffi.new("int32_t[1]", 0)
     for name, call in pairs {
       concat = function(out) return C.shardrt_source_concat(2, pair, "part", out) end,
-      mix = function(out) return C.shardrt_source_mix(2, pair, weights, 0, "part", out) end,
+      mix = function(out) return C.shardrt_source_mix(2, pair, 2, froms, weights, 0, "part", out) end,
       filter = function(out) return C.shardrt_source_filter(current.job, a, marks, out) end,
-      pack = function(out) return C.shardrt_source_pack(current.job, text, 0, o, out) end,
+      pack = function(out) return C.shardrt_source_pack(current.job, text, 1, first, 0, first, o, out) end,
       tokens = function(out) return C.shardrt_source_tokens(path, t, out) end,
       ragged = function(out)
         return C.shardrt_source_ragged(1, names, ffi.new("shardrt_source *[1]", flat),

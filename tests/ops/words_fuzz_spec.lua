@@ -194,7 +194,8 @@ describe("odd arguments", function()
       resize = { { height = 2, width = 2, filter = "nearest", axis = 0 } },
       random_resized_crop = { { size = { 2, 2 }, scale = { 0.5, 1 }, ratio = { 1, 2 }, filter = "nearest", axis = 0 } },
       random_flip = { { p = 0.5, axis = 0 } }, transpose = { { axes = { 1, 0 } } },
-      lua = { function() end, { shape = { 2 }, dtype = "int8" } },
+      lua = { function() end, { shape = { -1 }, bound = 2, dtype = "int8" } },
+      tokenize = { { file = "tests/golden/tokenize/ranks.tiktoken", pattern = "gpt2", special_tokens = { a = 1 } } },
       window = { { from = "t", inputs = "i", targets = "t", size = 2, shift = 1, dtype = "int8" } },
     }
     for name in pairs(shardrt.transform) do

@@ -34,6 +34,9 @@ local claims = {
     "zeros %+ arange is Array%(float32 {4}, not placed%)\n", "the sum of x %+ arange is 992\n",
   },
   elastic = { "4 processes, from step 0 on\n", "3840 samples in 40 steps\n" },
+  fineweb_like = { -- 64 of 240 rows were given before
+    "an epoch:\n  240 rows, 120 of code, %d+ tokens\n", "two batches:\n  176 rows, 104 of code, %d+ tokens\n",
+  },
   full_replication = {
     "process 3: 2 copies of 32768 bytes in meaning, " .. (platform.host and 1 or 2) .. " in memory\n", "devices 0%-7",
   },

@@ -114,6 +114,65 @@ describe("a transform in Lua", function()
     end
   end)
 
+  it("may write as many elements as it takes, which others then get", function()
+    local values, words = {}, {}
+    for i = 1, 60 do
+      values[i] = random_host({ math.random(0, 9) }, "int32", 5)
+      words[i] = {} -- each number so many times
+      for k = 0, values[i].size - 1 do
+        for _ = 1, values[i].data[k] do words[i][#words[i] + 1] = values[i].data[k] end
+      end
+    end
+    local function repeated(sample)
+      local n = 0
+      for i = 0, sample.size - 1 do
+        for _ = 1, tonumber(sample.data[i]) do
+          sample.out[n] = sample.data[i]
+          n = n + 1
+        end
+      end
+      return n
+    end
+    for _, writes_all in ipairs { true, false } do
+      local source = shardrt.source.ragged { x = values }:map {
+        x = { lua(repeated, { shape = { -1 }, bound = 36, dtype = "int16", writes_all = writes_all }) },
+        cut = { from = "x", lua(repeated, { shape = { -1 }, bound = 36 }), shardrt.transform.pad { size = { 36 } },
+          shardrt.transform.crop { size = { 3 } } },
+        twice = { from = "x", lua(repeated, { shape = { -1 }, bound = 36 }),
+          lua(function(sample) return sample.size end, { shape = {} }) },
+      }
+      assert.same({ dtype = "int16", shape = { -1 } }, source.fields.x)
+      assert.same({ dtype = "int32", shape = { 3 } }, source.fields.cut)
+      local read = source:read(0, 60)
+      for i, expected in ipairs(words) do
+        assert.same(expected, read.x[i]:to_table(), "seed " .. seed)
+        assert.same({ expected[1] or 0, expected[2] or 0, expected[3] or 0 }, read.cut:rows(i - 1, 1):to_table()[1])
+        assert.equal(#expected, read.twice.data[i - 1])
+      end
+      local some = source:filter { x = function(sample) return sample.size > 4 end }
+      local rows, elements = some:pack { length = 40, field = "x" }, 0
+      for _, expected in ipairs(words) do elements = elements + (#expected > 4 and #expected or 0) end
+      assert.is_true(math.abs(rows.fill * #rows * 40 - elements) < 1e-6)
+      local mixed = shardrt.mix { { rows, 1 }, { rows, 1 } }
+      assert.same({ 8, 40 }, shardrt.loader { source = mixed, batch_size = 8 }().x.shape)
+    end
+    local source = forty()
+    local function returns(what)
+      return message_of(made, source, "x", function() return what end, { shape = { -1 }, bound = 3 })
+    end
+    contains(returns(4), "it returned 4", "0 to bound = 3")
+    contains(returns(-1), "it returned -1")
+    contains(returns(nil), "it returned nil")
+    contains(returns(0.5), "it returned 0.5")
+    contains(message_of(lua, print, { shape = { -1 } }), "bound = n", "not nil")
+    contains(message_of(lua, print, { shape = { 2 }, bound = 3 }), "goes with shape = {-1}")
+    contains(message_of(lua, print, { shape = { -1, 2 }, bound = 3 }), "one dimension")
+    contains(message_of(made, source, "x", function(sample, rng)
+      sample.out[0] = rng:below(100)
+      return 1 + sample.out[0] % 2 * 0 + (sample.out[1] ~= 0 and 1 or 0)
+    end, { shape = { -1 }, bound = 3, writes_all = true }), "it does not write all of its output")
+  end)
+
   it("may stand in many chains, with inputs of different dtypes, behind and before others", function()
     local twice = lua(function(sample)
       for i = 0, sample.size - 1 do sample.out[i] = 2 * sample.data[i] end
@@ -297,7 +356,7 @@ describe("an error in a transform", function()
       ["it takes a function written in Lua, not a function of Lua's own"] = { print },
       ["its options are a table, not 3"] = { print, 3 },
       ['unknown keyword "shpe" (did you mean "shape"?)'] = { print, { shpe = {} } },
-      ["whole numbers from 0 on; dimension 0 is -1"] = { print, { shape = { -1 } } },
+      ["whole numbers from 0 on; dimension 0 is -2"] = { print, { shape = { -2 } } },
       ['there is no dtype "float"'] = { print, { dtype = "float" } },
       ["writes_all = 1; it is true or false"] = { print, { writes_all = 1 } },
     } do

@@ -419,7 +419,17 @@ local function read_classes(self)
   return i > 0 and classes or nil
 end
 
-local KNOWN = { fields = true, names = true, bad_records = true, fill = true, classes = true }
+-- What packed rows leave out, or nil.
+local function read_dropped(self)
+  if C.shardrt_source_fill(self) < 0 then return nil end
+  local names = {}
+  while C.shardrt_source_dropped_field(self, #names) ~= nil do
+    names[#names + 1] = ffi.string(C.shardrt_source_dropped_field(self, #names))
+  end
+  return { fields = names, elements = tonumber(C.shardrt_source_dropped_elements(self)) }
+end
+
+local KNOWN = { fields = true, names = true, bad_records = true, fill = true, dropped = true, classes = true }
 for name, method in pairs(Source) do
   KNOWN[name], Source[name] = true, class.method(source.is, "source", name, method)
 end
@@ -430,6 +440,7 @@ ffi.metatype("shardrt_source", {
     if key == "fields" or key == "names" then return read_fields(self)[key] end
     if key == "bad_records" then return bad_records.records(self) end
     if key == "classes" then return read_classes(self) end
+    if key == "dropped" then return read_dropped(self) end
     if key == "fill" then
       local fill = C.shardrt_source_fill(self)
       return fill >= 0 and fill or nil

@@ -54,7 +54,7 @@ transform.words = words
 -- ---- in Lua --------------------------------------------------------------------------------------------------------
 
 -- runtime/transform/kind/lua.c: what becomes of a function's result, and "as the input's".
-local MODE = { transform = 0, predicate = 1 }
+local MODE = { transform = 0, predicate = 1, ragged = 2 }
 local AS_INPUT = -1
 
 -- A module's text, so that processes which find different ones under its name hear of it.
@@ -82,25 +82,47 @@ local function lua_bytes(caller, f)
   return ("%s%s\0%s\0%s"):format(hash, package.path, package.cpath, kind) .. rest, text .. ", " .. hash
 end
 
+-- The most elements of an output of the shape {-1}; nil for any other shape.
+local function check_bound(caller, o)
+  local open = false
+  for i = 1, type(o.shape) == "table" and list.length(o.shape) or 0 do open = open or o.shape[i] == -1 end
+  if not open and o.bound == nil then return nil end
+  if not open then fail("%s: bound = %s goes with shape = {-1}", caller, list.show(o.bound)) end
+  if #o.shape ~= 1 then
+    fail("%s: shape = %s; an output whose length differs has one dimension, shape = {-1}", caller, list.show(o.shape))
+  end
+  if not list.is_whole(o.bound, 0) or o.bound >= 2 ^ 31 then
+    fail("%s: shape = {-1} needs bound = n, the most elements that a sample comes to, up to 2^31 - 1, not %s", caller,
+      list.show(o.bound))
+  end
+  return o.bound
+end
+
 --- A function of the recipe's own, run on the threads that read: for each sample it reads `sample.data` and writes
 --- `sample.out`, which are pointers to elements counted from 0 (shardrt.Sample has the rest); an output of
 --- one element may be returned instead. What it uses from outside itself is copied to every thread: plain data and
 --- Lua functions; it must leave it as it is. Or the name of a module that returns such a function.
+---
+--- With the shape {-1} samples differ in length: the function returns how many elements it wrote, `bound` at most.
 ---@param f string|fun(sample: shardrt.Sample, rng: shardrt.Random): number|boolean|nil
----@param o {shape: integer[]?, dtype: string?, writes_all: boolean?}? # shape and dtype of the output: the input's
----where they are left out; and whether the function writes every element of it, so that it is not set to 0 before
+---@param o {shape: integer[]?, bound: integer?, dtype: string?, writes_all: boolean?}? # shape and dtype of the output:
+---the input's where they are left out; and whether the function writes every element of it, so that it is not set to 0
+---before
 ---@return shardrt.Transform
 function words.lua(f, o)
   local caller = "transform.lua"
   if o == nil then o = {} end
   if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", caller, list.show(o)) end
-  fail.keywords(caller, o, { shape = true, dtype = true, writes_all = true })
+  fail.keywords(caller, o, { shape = true, bound = true, dtype = true, writes_all = true })
   if o.writes_all ~= nil and type(o.writes_all) ~= "boolean" then
     fail("%s: writes_all = %s; it is true or false", caller, list.show(o.writes_all))
   end
   local numbers = { MODE.transform, o.writes_all and 1 or 0, AS_INPUT, AS_INPUT }
   if o.dtype ~= nil then numbers[3] = dtype.named(caller, o.dtype).code end
-  if o.shape ~= nil then
+  local bound = check_bound(caller, o)
+  if bound then
+    numbers[1], numbers[4], numbers[5] = MODE.ragged, 1, bound
+  elseif o.shape ~= nil then
     local sizes = shape.check(caller .. ", shape", o.shape)
     numbers[4] = #sizes
     for i, size in ipairs(sizes) do numbers[4 + i] = size end
@@ -137,6 +159,61 @@ function words.decode_image(o)
     fail("transform.decode_image: channels = %s; it is 3 (red, green, blue) or 1 (grey)", list.show(channels))
   end
   return transform.new("decode_image", ("decode_image{channels = %d}"):format(channels), { channels })
+end
+
+-- All of a file.
+local function read_file(caller, path)
+  local file, problem = io.open(path, "rb")
+  local bytes = file and file:read "*a"
+  if file then file:close() end
+  if not bytes then fail("%s: it cannot be read: %s", caller, tostring(problem or path)) end
+  return bytes
+end
+
+-- The special tokens of a file of tiktoken's, as runtime/transform/kind/tokenize.c takes them.
+local function special_bytes(caller, given)
+  if given == nil then return "" end
+  if type(given) ~= "table" or class.is(given) then
+    fail('%s: special_tokens = %s; it is a table, as {["<|endoftext|>"] = 50256}', caller, list.show(given))
+  end
+  local parts = {}
+  for text, id in pairs(given) do
+    if type(text) ~= "string" or text == "" or text:find("\0", 1, true) or not list.is_whole(id, 0) or id >= 2 ^ 31 then
+      fail("%s, special_tokens: a text and its number, not %s = %s", caller, list.show(text), list.show(id))
+    end
+    parts[#parts + 1] = ("%s\0%.0f\0"):format(text, id)
+  end
+  return table.concat(parts)
+end
+
+--- A text, as bytes, becomes the tokens of a vocabulary: int32, of a length of its own in each sample. `file` is a
+--- tokenizer.json of Hugging Face's with byte-level BPE (GPT-2's, Llama 3's, Qwen's and their like), or a file of
+--- tiktoken's, which needs `pattern` (its name, as "cl100k_base", or the expression) and may have `special_tokens`.
+--- Special tokens that stand in the text are found, none are added. Bytes that are no UTF-8 are an error of the sample.
+---@param o {file: string, pattern: string?, special_tokens: table<string, integer>?}
+---@return shardrt.Transform
+function words.tokenize(o)
+  local caller = "transform.tokenize"
+  if type(o) ~= "table" or class.is(o) then
+    fail('%s: it takes {file = "tokenizer.json"}, not %s', caller, list.show(o))
+  end
+  fail.keywords(caller, o, { file = true, pattern = true, special_tokens = true })
+  for _, name in ipairs { "file", "pattern" } do
+    local value = o[name]
+    if (value ~= nil or name == "file") and (type(value) ~= "string" or value == "" or value:find("\0", 1, true)) then
+      fail("%s: %s = %s; it is %s", caller, name, list.show(value),
+        name == "file" and "the path of a tokenizer.json or a file of tiktoken's" or "a name or an expression")
+    end
+  end
+  if o.special_tokens ~= nil and o.pattern == nil then
+    fail("%s: special_tokens go with a file of tiktoken's and its pattern; a tokenizer.json has its own", caller)
+  end
+  local special = special_bytes(caller, o.special_tokens)
+  local given = (o.pattern or "") .. "\0" .. special .. "\0"
+  local file = read_file(caller, o.file)
+  local hash = bit.tohex(C.shardrt_fingerprint(given .. file, #given + #file))
+  return transform.new("tokenize", ("tokenize{file = %s}, %s"):format(list.quote(o.file), hash), {},
+    o.file .. "\0" .. given .. file)
 end
 
 return transform

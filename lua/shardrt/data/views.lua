@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
 local bad_records = require "shardrt.data.bad_records"
 local class = require "shardrt.base.class"
+local collective = require "shardrt.base.collective"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
@@ -36,13 +37,18 @@ fail.own()
 
 ---@class shardrt.PackOptions
 ---@field length integer # of a row
----@field field string? # of the sequences; nil: the only one whose samples differ in length
+---@field field string|string[]|nil # of the sequences, of one length in each sample; nil: all that differ in length
+---@field keep string|string[]|nil # other fields, which a row then has for each of its elements
+---@field layout "zigzag"|nil # rows in pieces, so that each of `parts` parts of a row has an early and a late one
+---@field parts integer? # of a row in zigzag: the devices that a sequence is cut among
 ---@field longer "error"|"truncate"|"split"|nil # what becomes of a sequence that is longer than a row; "error"
 ---@field window integer? # so many sequences are put in rows together; 65,536
 ---@field seed integer? # sequences are taken in an order that is drawn from it; nil: in the source's
 
 ---@class shardrt.source
 ---@field fill number? # of packed rows: the share of their elements that are of sequences, 0 to 1
+---@field dropped {fields: string[], elements: integer}? # of packed rows: fields that they leave out, and how many
+---elements were cut off sequences longer than a row
 ---@field filter fun(self: shardrt.source, fields: table<string, function|shardrt.Transform[]>): shardrt.source
 ---@field readable fun(self: shardrt.source): shardrt.source
 ---@field pack fun(self: shardrt.source, o: shardrt.PackOptions): shardrt.source
@@ -125,6 +131,66 @@ local function ragged_field(words, name, value, options)
   fail.keywords(caller, value, { data = true, offsets = true })
   return rows_of(words, caller .. ", data", name, value.data, options),
     rows_of(words, caller .. ", offsets", name, value.offsets, options)
+end
+
+-- ---- packing -------------------------------------------------------------------------------------------------------
+
+-- The names of fields that an option has: one, or a list.
+local function list_names(caller, key, given, known)
+  if type(given) == "string" then given = { given } end
+  if type(given) ~= "table" or class.is(given) or not list.length(given) then
+    fail("%s: %s = %s; it is a field's name, or a list of names", caller, key, list.show(given))
+  end
+  for _, name in ipairs(given) do
+    if not known.fields[name] then
+      fail("%s: the source has no field %s%s", caller, list.show(name), fail.suggestion(name, known.fields))
+    end
+  end
+  return given
+end
+
+-- The fields that are packed: those asked for, or all whose samples differ in their first dimension alone.
+local function packed_names(caller, given, known)
+  if given ~= nil then return list_names(caller, "field", given, known) end
+  local names = {}
+  for _, name in ipairs(known.names) do
+    local sizes = known.fields[name].shape
+    local packs = sizes[1] == -1
+    for d = 2, #sizes do packs = packs and sizes[d] >= 0 end
+    if packs then names[#names + 1] = name end
+  end
+  if #names == 0 then fail("%s: no field differs in length from sample to sample", caller) end
+  return names
+end
+
+local function numbers_of(names, known)
+  local numbers = ffi.new("int32_t[?]", math.max(#names, 1))
+  for i, name in ipairs(names) do numbers[i - 1] = known.names[name] end
+  return numbers
+end
+
+-- How many parts rows in zigzag are for; 0: they are as they are.
+local function zigzag_parts(caller, o)
+  if o.layout == nil and o.parts == nil then return 0 end
+  if o.layout ~= "zigzag" then
+    fail('%s: layout = %s; it is "zigzag", with parts = the devices that a sequence is cut among', caller,
+      list.show(o.layout))
+  end
+  return check_whole(caller, "parts", o.parts, 1)
+end
+
+-- What a recipe may not have meant to lose.
+local function tell_dropped(caller, dropped, o)
+  local words = {}
+  if not dropped then return end -- planning
+  if #dropped.fields > 0 and o.field == nil then
+    words[1] = ("the fields %s, which keep = {…} would keep"):format(table.concat(dropped.fields, ", "))
+  end
+  if dropped.elements > 0 then
+    words[#words + 1] = ("%.0f elements of sequences that are longer than a row"):format(dropped.elements)
+  end
+  local all = table.concat(words, "; ")
+  if #words > 0 then collective.notice("%s: %s leaves out %s", fail.where() or "?", caller, all) end
 end
 
 -- ---- what is added to the words and methods of source.lua ----------------------------------------------------------
@@ -234,30 +300,23 @@ return function(words, methods, sorted_names, fields_of)
   function methods:readable() return bad_records.leave_out("source:readable", self, self) end
 
   --- Sequences of different length in rows of one length: the samples of the new source are the rows, with the
-  --- sequences' field, zeros behind the last one, `segment_ids` (1, 2, … for the row's sequences, 0 behind them) and
-  --- `positions` (0, 1, … in each). Every sequence stands in one row, whole. Which row is worked out once, here, from
-  --- the lengths alone, which all processes look at together. Every process must call it; in a plan there are as many
-  --- rows as samples.
+  --- sequences' fields, zeros behind the last one, `segment_ids` (1, 2, … for the row's sequences, 0 behind them) and
+  --- `positions` (0, 1, … in each). All fields that differ in length are packed, as tokens and their labels, and are of
+  --- one length in each sample. Fields in `keep` have, for each element of a row, what its sample has. `dropped` tells
+  --- what is left out, and so does a line. Every sequence stands in one row, whole. Which row is worked out once, here,
+  --- from the lengths alone, by all processes together. Every process must call it; in a plan there are as many rows as
+  --- samples.
   ---@param o shardrt.PackOptions
   ---@return shardrt.source
   function methods:pack(o)
     local caller = "source:pack"
     plain_table(caller, "keywords, as in {length = 2048}", o)
-    fail.keywords(caller, o, { field = true, length = true, longer = true, window = true, seed = true })
-    local known, field = fields_of(self), o.field
-    for i, name in ipairs(known.names) do
-      known.names[name] = i - 1
-      if o.field == nil and known.fields[name].shape[1] == -1 then
-        if field then
-          fail('%s: "%s" and "%s" differ in length; field = … says which is packed', caller, field, name)
-        end
-        field = name
-      end
-    end
-    if not known.fields[field] then
-      fail("%s: %s", caller, o.field == nil and "no field differs in length from sample to sample" or
-        ("the source has no field %s%s"):format(list.show(field), fail.suggestion(field, known.fields)))
-    end
+    fail.keywords(caller, o, { field = true, keep = true, length = true, longer = true, window = true, seed = true,
+      layout = true, parts = true })
+    local known = fields_of(self)
+    for i, name in ipairs(known.names) do known.names[name] = i - 1 end
+    local packed, kept = packed_names(caller, o.field, known), {}
+    if o.keep ~= nil then kept = list_names(caller, "keep", o.keep, known) end
     local longer = o.longer == nil and "error" or o.longer
     if not LONGER[longer] then
       fail("%s: longer = %s%s; there are %s", caller, list.show(longer), fail.suggestion(longer, LONGER),
@@ -268,8 +327,12 @@ return function(words, methods, sorted_names, fields_of)
     c.window = o.window == nil and WINDOW or check_whole(caller, "window", o.window, 1)
     c.longer, c.shuffle = C[LONGER[longer]], o.seed ~= nil and 1 or 0
     c.seed = ffi.cast("int64_t", o.seed ~= nil and check_whole(caller, "seed", o.seed, -2 ^ 53) or 0)
+    c.zigzag = zigzag_parts(caller, o)
     together()
-    fail.check(C.shardrt_source_pack(current.job, self, known.names[field], c, out), caller)
-    return own_source(out)
+    fail.check(C.shardrt_source_pack(current.job, self, #packed, numbers_of(packed, known), #kept,
+      numbers_of(kept, known), c, out), caller)
+    local made = own_source(out)
+    tell_dropped(caller, made.dropped, o)
+    return made
   end
 end

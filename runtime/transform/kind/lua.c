@@ -8,7 +8,7 @@
  *
  * numbers: what is made of the function's result (MODE_…), whether it writes all of its output (1), so that this need
  *   not be cleared before, the dtype of the output (-1: the input's), its number of
- *   dimensions (-1: the input's shape) and its sizes.
+ *   dimensions (-1: the input's shape) and its sizes; of one that is ragged the most elements that it has.
  * bytes: IDENTITY of them tell one function from another in all processes; the rest is the function, as
  *   lua/shardrt/data/worker/worker.lua takes it.
  *
@@ -23,7 +23,7 @@
 #include "system/clock.h"
 #include "transform/kinds.h"
 
-enum { MODE_TRANSFORM, MODE_PREDICATE, MODES };
+enum { MODE_TRANSFORM, MODE_PREDICATE, MODE_RAGGED, MODES };
 enum { MODE, WRITES_ALL, DTYPE, NDIM, SIZES }; /* numbers */
 enum { IDENTITY = 16 };
 enum { LONG = 10 * 1000 * 1000 /* ns that a call of Lua is to take at most, for more than one sample */ };
@@ -54,7 +54,7 @@ static int load_function(lua_State *L) {
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "open");
   lua_pushlstring(L, (const char *)opening->transform->bytes + IDENTITY, opening->transform->nbytes - IDENTITY);
-  lua_pushboolean(L, opening->transform->numbers[MODE] == MODE_PREDICATE);
+  lua_pushinteger(L, (lua_Integer)opening->transform->numbers[MODE]);
   lua_pushboolean(L, opening->transform->numbers[WRITES_ALL] == 1);
   lua_pushlightuserdata(L, &opening->worker->call);
   lua_call(L, 4, 2);
@@ -96,6 +96,8 @@ static int recipe_set(shardrt_transform *self) {
   if (self->count < SIZES || n[MODE] < 0 || n[MODE] >= MODES || n[NDIM] > SHARDRT_MAX_NDIM ||
       (n[NDIM] >= 0 ? (double)self->count != SIZES + n[NDIM] : self->count != SIZES) || self->nbytes <= IDENTITY)
     return error_set(SHARDRT_EINVAL, "numbers and bytes that shardrt.transform.lua would not give");
+  if (n[MODE] == MODE_RAGGED && (n[NDIM] != 1 || n[SIZES] > INT32_MAX))
+    return error_set(SHARDRT_EINVAL, "a bound of %g elements; it is from 0 to %d", n[SIZES], INT32_MAX);
   if (n[DTYPE] >= 0 && shardrt_dtype_size((int32_t)n[DTYPE]) == 0)
     return error_set(SHARDRT_EINVAL, "dtype %g, which there is not", n[DTYPE]);
   for (int64_t d = SIZES; d < self->count; d++)
@@ -114,7 +116,13 @@ static int recipe_form(const shardrt_transform *self, const struct form *in, str
   if (n[DTYPE] >= 0) out->dtype = (int32_t)n[DTYPE];
   if (n[NDIM] >= 0) out->ndim = (int32_t)n[NDIM];
   for (int64_t d = SIZES; d < self->count; d++) out->shape[d - SIZES] = (int64_t)n[d];
+  if (n[MODE] == MODE_RAGGED) out->shape[0] = -1;
   return SHARDRT_OK;
+}
+
+static int64_t recipe_most(const shardrt_transform *self, const int64_t *shape) {
+  (void)shape;
+  return self->numbers[MODE] == MODE_RAGGED ? (int64_t)self->numbers[SIZES] : -1;
 }
 
 static double element_count(const struct value *value) {
@@ -182,7 +190,10 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
   worker->call = (shardrt_samples){.dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
-  return call_in_parts(worker, reader, samples, n, failed);
+  code = call_in_parts(worker, reader, samples, n, failed);
+  for (int64_t i = 0; i < n && code == SHARDRT_OK && self->numbers[MODE] == MODE_RAGGED; i++)
+    out[i].shape[0] = out[i].full[0] = samples[i].made;
+  return code;
 }
 
 static uint64_t recipe_transform_hash(const shardrt_transform *self) {
@@ -194,6 +205,7 @@ const struct transform_kind lua_kind = {
     .stage = READER_TRANSFORM,
     .set = recipe_set,
     .form = recipe_form,
+    .most = recipe_most,
     .run = recipe_run,
     .transform_hash = recipe_transform_hash,
 };

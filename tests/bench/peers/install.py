@@ -31,6 +31,7 @@ PEERS = {
     "pillow": ("Pillow", ["numpy==2.3.5 pillow"]),
     "dali": ("DALI 2.4.0", ["numpy==2.3.5 nvidia-dali-cuda130==2.4.0"]),
     "spdl": ("SPDL 0.8.0", ["numpy==2.3.5 spdl==0.8.0"]),
+    "tokenizers": ("tokenizers 0.23.3, tiktoken 0.14.0", ["numpy==2.3.5 tokenizers==0.23.3 tiktoken==0.14.0"]),
 }
 NEEDS = {"ffcv": "torch", "webdataset": "torch", "streaming": "torch", "torchvision": "torch"}
 

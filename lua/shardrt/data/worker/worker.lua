@@ -15,6 +15,7 @@ local worker = {}
 
 local WATCHED = 64    -- entries of tables that are looked at after each sample
 local MOST_CALLS = 16 -- that the message of an error tells of
+local MODE = { predicate = 1, ragged = 2 } -- runtime/transform/kind/lua.c
 
 -- ---- what a function is given ---------------------------------------------------------------------------------------
 
@@ -137,15 +138,25 @@ end
 ---@field call ffi.cdata* # the shardrt_samples of the chunk
 ---@field f function
 ---@field check (fun())? # of the tables that came with it
----@field is_predicate boolean
+---@field mode integer # MODE
 ---@field writes_all boolean # every element of the output
 
--- What calls the function for the sample at hand, and puts what it returns to the output.
+-- What calls the function for the sample at hand, and puts what it returns to the output, or returns how many elements
+-- were written.
 local function caller(work, sample, random, from, to, ndim)
   local f = work.f
-  if work.is_predicate and ndim == 0 then
+  if work.mode == MODE.ragged then
+    return function()
+      local made = f(sample, random)
+      if type(made) ~= "number" or made % 1 ~= 0 or made < 0 or made > sample.out_size then
+        error(("it returned %s; it returns how many elements it wrote to sample.out, 0 to bound = %.0f")
+          :format(tostring(made), sample.out_size), 0)
+      end
+      return made
+    end
+  elseif work.mode == MODE.predicate and ndim == 0 then
     return function() sample.out[0] = f(plain(from.read(sample.data, 0)), random) and true or false end
-  elseif work.is_predicate then
+  elseif work.mode == MODE.predicate then
     return function() sample.out[0] = f(sample, random) and true or false end
   end
   return function()
@@ -172,9 +183,9 @@ local function chunk_loop(work, from, to, ndim)
   local function outcome(before)
     take(call.samples)
     ffi.fill(sample.out, sample.out_size * element, before)
-    apply()
+    local made = apply() or sample.out_size
     if check then check() end
-    return ffi.string(sample.out, sample.out_size * element)
+    return ffi.string(sample.out, made * element)
   end
 
   return function()
@@ -190,7 +201,8 @@ local function chunk_loop(work, from, to, ndim)
       call.at = i
       take(call.samples + i)
       if clears then ffi.fill(sample.out, sample.out_size * element) end
-      apply()
+      local made = apply()
+      if made then call.samples[i].made = made end
       if check then check() end
     end
   end
@@ -238,12 +250,12 @@ end
 
 --- Makes this state ready.
 ---@param bytes string # package.path, \0, package.cpath, \0, and M and a module's name, or F and closure.pack's bytes
----@param is_predicate boolean
+---@param mode integer
 ---@param writes_all boolean
 ---@param address lightuserdata # of a shardrt_samples, where each chunk is found
 ---@return function run # transforms the chunk
 ---@return function describe_error # for lua_pcall
-function worker.open(bytes, is_predicate, writes_all, address)
+function worker.open(bytes, mode, writes_all, address)
   local path, cpath, kind, rest = bytes:match "^([^%z]*)%z([^%z]*)%z(.)(.*)$"
   package.path, package.cpath = path, cpath
   hide_shardrt()
@@ -255,7 +267,7 @@ function worker.open(bytes, is_predicate, writes_all, address)
     if problem then error(problem, 0) end
   end
   local call, loops = ffi.cast(samples_pointer, address), {}
-  local work = { call = call, f = f, check = watch(tables), is_predicate = is_predicate, writes_all = writes_all }
+  local work = { call = call, f = f, check = watch(tables), mode = mode, writes_all = writes_all }
   local function run()
     local key = (call.dtype * 256 + call.out_dtype) * 256 + call.ndim
     local loop = loops[key]
