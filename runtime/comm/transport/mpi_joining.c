@@ -12,7 +12,7 @@
 
 enum { BLOCK = 32 };
 
-struct joining {
+struct mpi_joining {
   MPI_Comm of;
   int rank, count;
   int first, end;                /* of this process's block: so many hear of each other */
@@ -23,29 +23,29 @@ struct joining {
   bool is_making; /* before it */
   MPI_Request making;
   MPI_Comm made[MPI_DUPLICATES];
-  struct joining *next;
+  struct mpi_joining *next;
 };
 
 /* Those that have not ended. What failed stays, as MPI may use its memory, and is no communicator's any more. */
-static struct joining *joinings;
+static struct mpi_joining *joinings;
 
 bool mpi_joining_is_left(void) {
   return joinings != NULL;
 }
 
-static struct joining *find_joining(MPI_Comm of) {
-  struct joining *found = joinings;
+static struct mpi_joining *find_joining(MPI_Comm of) {
+  struct mpi_joining *found = joinings;
   while (found != NULL && found->of != of) found = found->next;
   return found;
 }
 
-static int fail(struct joining *j, int code) {
+static int fail(struct mpi_joining *j, int code) {
   j->of = MPI_COMM_NULL;
   return mpi_error("joining the job", code);
 }
 
-static void end_joining(struct joining *j) {
-  struct joining **at = &joinings;
+static void end_joining(struct mpi_joining *j) {
+  struct mpi_joining **at = &joinings;
   while (*at != j) at = &(*at)->next;
   *at = j->next;
   alloc_free(j->counts);
@@ -53,7 +53,7 @@ static void end_joining(struct joining *j) {
 }
 
 /* Turn k: those which stand at k in their blocks give a byte to the others of them. */
-static int begin_turn(struct joining *j, int k) {
+static int begin_turn(struct mpi_joining *j, int k) {
   const int *none = j->counts, *block = none + j->count, *one = block + j->count; /* one[count] alone is 1 */
   const int giver = j->first + k;
   const bool gives = j->rank == giver;
@@ -62,8 +62,8 @@ static int begin_turn(struct joining *j, int k) {
                         &j->coming[1 + k]);
 }
 
-static int begin(MPI_Comm of, struct joining **out) {
-  struct joining *made = alloc_zeros(1, sizeof *made);
+static int begin(MPI_Comm of, struct mpi_joining **out) {
+  struct mpi_joining *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->of = of;
   for (int i = 0; i < 1 + BLOCK; i++) made->coming[i] = MPI_REQUEST_NULL;
@@ -91,12 +91,12 @@ static int begin(MPI_Comm of, struct joining **out) {
 
 /* One after the other: MPIs have had trouble with several duplicates of a communicator under way. An error goes to the
  * handler of the communicator, which for the first is the program's. */
-static int begin_duplicate(struct joining *j) {
+static int begin_duplicate(struct mpi_joining *j) {
   j->is_making = true;
   return MPI_Comm_idup(j->duplicates == 0 ? j->of : j->made[0], &j->made[j->duplicates], &j->making);
 }
 
-static int make_duplicates(struct joining *j, bool *done) {
+static int make_duplicates(struct mpi_joining *j, bool *done) {
   int code = MPI_SUCCESS, made = 1;
   while (code == MPI_SUCCESS && made && j->duplicates < MPI_DUPLICATES) {
     if (!j->is_making) code = begin_duplicate(j);
@@ -110,7 +110,7 @@ static int make_duplicates(struct joining *j, bool *done) {
 }
 
 int mpi_joining_go_on(MPI_Comm all, bool *done, MPI_Comm made[MPI_DUPLICATES], int *rank, int *count) {
-  struct joining *j = find_joining(all);
+  struct mpi_joining *j = find_joining(all);
   int code = j == NULL ? begin(all, &j) : SHARDRT_OK, here = 0;
   *done = false;
   if (code < 0) return code;
@@ -126,7 +126,7 @@ int mpi_joining_go_on(MPI_Comm all, bool *done, MPI_Comm made[MPI_DUPLICATES], i
 }
 
 /* Leaves in `missing` ([count]) those of the block that were not heard of, and returns how many. */
-static int find_missing(struct joining *j, bool *missing) {
+static int find_missing(struct mpi_joining *j, bool *missing) {
   int found = 0;
   for (int p = j->first; p < j->end; p++) {
     int came = 0;
@@ -140,7 +140,7 @@ static int find_missing(struct joining *j, bool *missing) {
 
 int mpi_joining_report(MPI_Comm all, double seconds) {
   const char *longer = error_words("--timeout", "timeout");
-  struct joining *j = find_joining(all);
+  struct mpi_joining *j = find_joining(all);
   bool *missing = j == NULL ? NULL : alloc_zeros((size_t)j->count, sizeof *missing);
   if (missing == NULL)
     return error_set(SHARDRT_ETIMEOUT, "joining the job did not end within %g seconds; it can need a longer %s",
