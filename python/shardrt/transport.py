@@ -155,10 +155,10 @@ class Call(Generic[_T]):
         return self._ended.wait(seconds)
 
     def value(self) -> _T:
-        """Of a call that has ended; or raises what it did."""
+        """Of a call that has ended, once; or raises what it did."""
         if self._problem is not None:
             raise self._problem
-        return self._value[0]
+        return self._value.pop()
 
 
 class Aside:
@@ -186,6 +186,7 @@ class Aside:
 def _run(calls: SimpleQueue[Call[Any] | None]) -> None:
     while (call := calls.get()) is not None:
         call.run()
+        del call  # this thread must not be the one to end what the call made: the process may be ending
 
 
 class Store(Protocol):
