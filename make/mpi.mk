@@ -26,8 +26,8 @@ endif
 OPENMPI_PLUGINS := $(if $(OPENMPI_FLAGS),$(BUILD)/shardrt-openmpi.so)
 MPICH_PLUGINS := $(if $(MPICH_FLAGS),$(BUILD)/shardrt-mpich.so $(BUILD)/shardrt-libmpich.so)
 MPI_PLUGINS := $(OPENMPI_PLUGINS) $(MPICH_PLUGINS)
-mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/,comm/transport/mpi.o comm/transport/$(1).o platform/opener.o) \
-              $(BUILD)/comm/transport/lone_process.o $(BUILD)/comm/transport/launcher.o
+mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/comm/transport/,mpi.o mpi_joining.o $(1).o) $(BUILD)/mpi/$(1)/platform/opener.o \
+              $(addprefix $(BUILD)/,comm/transport/lone_process.o comm/transport/launcher.o base/number_text.o)
 # An MPI that lies where the system does not look is found where its headers were.
 mpi_rpath = $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter-out -L/usr/lib -L/usr/lib64 -L/usr/lib/%,$(filter -L%,$(1))))
 

@@ -112,6 +112,32 @@ static lua_State *new_state(struct invocation *p) {
   return L;
 }
 
+/* What is asked for, by name: lua/shardrt/program/program.lua describes it. */
+static void push_invocation(lua_State *L, const struct invocation *p) {
+  const struct command_line *o = &p->command_line;
+  const struct {
+    const char *name, *text;
+  } texts[] = {{"recipe", o->recipe}, {"report", o->report}, {"metrics", o->metrics}};
+  lua_newtable(L);
+  lua_pushlightuserdata(L, p->job);
+  lua_setfield(L, -2, "job");
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    lua_pushstring(L, texts[i].text); /* nil for NULL */
+    lua_setfield(L, -2, texts[i].name);
+  }
+  if (o->only_process >= 0) {
+    lua_pushinteger(L, o->only_process);
+    lua_setfield(L, -2, "only_process");
+  }
+  if (o->progress != 0) {
+    lua_pushboolean(L, o->progress > 0);
+    lua_setfield(L, -2, "shows_progress");
+  }
+  lua_pushlightuserdata(L, (void *)p);
+  lua_pushcclosure(L, stop_job, 1);
+  lua_setfield(L, -2, "stop_job");
+}
+
 /* Calls one function of lua/shardrt/program/program.lua. Returns NULL, or the message of the error that ended it, which
  * lives as long as the state. */
 static const char *run_program(lua_State *L, const struct invocation *p) {
@@ -121,24 +147,8 @@ static const char *run_program(lua_State *L, const struct invocation *p) {
   lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
   lua_getfield(L, -1, functions[o->command]);
-  lua_pushlightuserdata(L, p->job);
-  if (o->recipe != NULL)
-    lua_pushstring(L, o->recipe);
-  else
-    lua_pushnil(L);
-  if (o->only_process >= 0)
-    lua_pushinteger(L, o->only_process);
-  else
-    lua_pushnil(L);
-  if (o->progress != 0)
-    lua_pushboolean(L, o->progress > 0);
-  else
-    lua_pushnil(L);
-  lua_pushlightuserdata(L, (void *)p);
-  lua_pushcclosure(L, stop_job, 1);
-  lua_pushstring(L, o->report); /* nil for NULL */
-  lua_pushstring(L, o->metrics);
-  if (lua_pcall(L, 7, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  push_invocation(L, p);
+  if (lua_pcall(L, 1, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }

@@ -1,5 +1,8 @@
 """What shardrt raises: the code and the message of the library's functions, as classes that are Python's own, too."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from errno import EACCES, EISDIR, ENOENT
 
 from shardrt import library
@@ -123,6 +126,10 @@ class Left(Exception):
 raised: BaseException | None = None
 
 
+# Says who is missing, as far as the job's transport knows.
+missing: Callable[[], str | None] | None = None
+
+
 def failure(code: int) -> BaseException:
     """The error of the library's last call on this thread, which returned `code`; or what interrupted that."""
     global raised
@@ -134,7 +141,8 @@ def failure(code: int) -> BaseException:
         return CommunicationError(str(cause), code)
     if cause is not None:
         message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
-    error = error_of(code, message)
+    who = missing() if missing is not None and code == library.ETIMEOUT else None
+    error = error_of(code, f"{message}\n  {who}" if who else message)
     error.__cause__ = cause
     return error
 

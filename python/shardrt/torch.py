@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib import import_module
 from math import prod
@@ -17,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset  # pyright: ignore
 
+from shardrt import library
 from shardrt.array import Array, Shard
-from shardrt.errors import Invalid
+from shardrt.errors import Invalid, Timeout
 from shardrt.recipe import Loader
-from shardrt.transport import Transport, hear, meet, tell
+from shardrt.transport import Aside, Call, Transport, hear, meet, tell
 
 if TYPE_CHECKING:  # types are complete where PyTorch is installed; "ignore" is for where it is not
     from torch import Tensor  # pyright: ignore
@@ -34,6 +37,7 @@ __all__ = ["Batches", "tensor", "transport"]
 _HAS_BOOL = not torch.__version__.startswith("1.")  # in its DLPack
 _of_capsule: Any = import_module("torch.utils.dlpack").from_dlpack
 
+_ANSWER = 0.2  # seconds that a store has for an answer which a loop waits for
 _NO_WORKERS = "num_workers=0: shardrt has its own threads"
 
 
@@ -137,20 +141,39 @@ def transport(group: ProcessGroup | None = None) -> Transport:  # pyright: ignor
     return _Gloo(group)
 
 
-class _Store:
-    """A store of torch.distributed, whose get would wait for a key."""
+class _Patient:
+    """A store of torch.distributed, which waits for its host without a limit: until `until` here, by the clock."""
 
-    def __init__(self, store: Any) -> None:
-        self.store = store
+    def __init__(self, store: Any, aside: Aside, until: float) -> None:
+        self._store, self._aside, self._until = store, aside, until
+
+    def _ask(self, what: Callable[[], Any]) -> Any:
+        return self.wait(self._aside.begin(what))
+
+    def wait(self, call: Call[Any]) -> Any:
+        if not call.has_ended(max(0, self._until - time.monotonic())):
+            raise Timeout(_silent(call), library.ETIMEOUT)
+        return call.value()
 
     def add(self, key: str, count: int) -> int:
-        return self.store.add(key, count)
+        return self._ask(lambda: self._store.add(key, count))
 
     def set(self, key: str, value: bytes) -> None:
-        self.store.set(key, value)
+        self._ask(lambda: self._store.set(key, value))
 
     def get(self, key: str) -> bytes:
-        return self.store.get(key)
+        """Of a key that was set: the store's own function waits for others."""
+        return self._ask(lambda: self._store.get(key))
+
+
+def _silent(call: Call[Any]) -> str:
+    at = [os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in os.environ]
+    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return (
+        f"the store of torch.distributed{' at ' if at else ''}{':'.join(at)} has not answered for "
+        f"{time.monotonic() - call.begun:.1f} seconds: who holds it, {'torchrun' if agent else 'process 0'} unless the "
+        "program has another, is stopped or cut off"
+    )
 
 
 class _Gloo(Transport):
@@ -167,6 +190,8 @@ class _Gloo(Transport):
         self._work: Any = None  # what is under way there
         self._given = self._all = torch.empty(0)
         self._job = ""  # below which its last word lies in the store
+        self._aside = Aside()  # asks the store
+        self._heard: Call[str | None] | None = None  # what it was asked last, if it has not answered
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Gloo) and self._name == other._name
@@ -178,14 +203,20 @@ class _Gloo(Transport):
         return f"shardrt.torch.transport() of {self._size} processes"
 
     def join(self, timeout: float) -> tuple[int, int]:
-        number = meet(_Store(self._store), self._rank, self._size, timeout)
-        self._job = f"job {number}"
+        try:
+            self._meet(timeout)
+        except BaseException:
+            self._aside.end()
+            raise
+        return self._rank, self._size
+
+    def _meet(self, timeout: float) -> None:
+        store = _Patient(self._store, self._aside, time.monotonic() + timeout + _ANSWER)
+        self._job = f"job {meet(store, self._rank, self._size, timeout)}"
         # All are here. Gatherings that last longer than any that shardrt waits for are given up.
         limit = timedelta(seconds=2 * timeout + 60)
-        self._group = dist.ProcessGroupGloo(
-            dist.PrefixStore(self._job, self._store), self._rank, self._size, limit
-        )
-        return self._rank, self._size
+        given = dist.PrefixStore(self._job, self._store), self._rank, self._size, limit
+        self._group = store.wait(self._aside.begin(lambda: dist.ProcessGroupGloo(*given)))
 
     def start(self, mine: bytes) -> None:
         # PyTorch's own memory: gloo may use it as long as the program lives.
@@ -202,12 +233,25 @@ class _Gloo(Transport):
         return ctypes.string_at(self._all.data_ptr(), self._all.numel())
 
     def tell(self, word: str) -> bool:
-        return tell(_Store(self._store), self._job, word)
+        tell(_Patient(self._store, self._aside, time.monotonic() + _ANSWER), self._job, word)
+        return True
 
     def hear(self) -> str | None:
-        return hear(_Store(self._store), self._job)
+        # Where the store is late, its answer counts when this is asked the next time.
+        if self._heard is None:
+            self._heard = self._aside.begin(lambda: hear(self._store, self._job))
+            self._heard.has_ended(_ANSWER)
+        if not self._heard.has_ended():
+            return None
+        heard, self._heard = self._heard, None
+        return heard.value()
+
+    def missing(self) -> str | None:
+        return None if self._heard is None or self._heard.has_ended() else _silent(self._heard)
 
     def leave(self) -> None:
+        self._aside.end()
+        self._heard = None
         group, self._group = self._group, None
         if self._work is not None and not self._work.is_completed():
             # Its end would wait for what is under way: it is left to the end of the process.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 from shardrt import errors, library
 
@@ -51,6 +53,11 @@ class Transport(ABC):
         way, and when one fails. It does not wait."""
         return None
 
+    def missing(self) -> str | None:
+        """What is known of who is missing, when a gathering took longer than the job's timeout: a sentence without its
+        end, for the error. None, as here: nothing. It does not wait."""
+        return None
+
 
 class Calls:
     """A transport as the library calls it, until end(). What its functions raise ends the library's call, and is raised
@@ -66,6 +73,7 @@ class Calls:
         self.table = library.Transport(None, library.ALLGATHER_START(self._start), library.ALLGATHER_TEST(self._test))
         self._others = sys.unraisablehook
         sys.unraisablehook = self._catch
+        errors.missing = transport.missing
 
     def tell(self, word: str) -> None:
         """Before the job is abandoned."""
@@ -75,7 +83,7 @@ class Calls:
             self._has_told = True
 
     def end(self) -> None:
-        errors.raised = None
+        errors.raised = errors.missing = None
         if sys.unraisablehook == self._catch:
             sys.unraisablehook = self._others
         self._transport.leave()
@@ -120,6 +128,65 @@ class Calls:
             errors.raised = report.exc_value
         else:
             self._others(report)
+
+
+_T = TypeVar("_T")
+
+
+class Call(Generic[_T]):
+    """A call on a thread of its own."""
+
+    def __init__(self, what: Callable[[], _T]) -> None:
+        self._what = what
+        self._ended = threading.Event()
+        self._value: list[_T] = []
+        self._problem: BaseException | None = None
+        self.begun = time.monotonic()
+
+    def run(self) -> None:
+        try:
+            self._value.append(self._what())
+        except BaseException as problem:
+            self._problem = problem
+        self._ended.set()
+
+    def has_ended(self, seconds: float = 0) -> bool:
+        """Whether it has, within so many seconds."""
+        return self._ended.wait(seconds)
+
+    def value(self) -> _T:
+        """Of a call that has ended, once; or raises what it did."""
+        if self._problem is not None:
+            raise self._problem
+        return self._value.pop()
+
+
+class Aside:
+    """Makes calls on a thread of its own, one after the other: they may take longer than whoever asks for them waits,
+    or for ever. The process can end meanwhile."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Call[Any] | None] | None = None
+
+    def begin(self, what: Callable[[], _T]) -> Call[_T]:
+        call = Call(what)
+        if self._calls is None:
+            self._calls = SimpleQueue()
+            threading.Thread(target=_run, args=(self._calls,), name="shardrt aside", daemon=True).start()
+        self._calls.put(call)
+        return call
+
+    def end(self) -> None:
+        """The thread ends after what was begun. Another may begin later."""
+        if self._calls is not None:
+            self._calls.put(None)
+        self._calls = None
+
+
+def _run(calls: SimpleQueue[Call[Any] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call.run()
+        del call  # this thread must not be the one to end what the call made: the process may be ending
 
 
 class Store(Protocol):

@@ -135,7 +135,7 @@ static void rest_for(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void abort_job(struct notes *n, int status, const struct last_say *say) {
+void abort_job_say(struct notes *n, const struct last_say *say) {
   fflush(NULL);
   struct quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
   const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, say->message, &q);
@@ -146,5 +146,4 @@ void abort_job(struct notes *n, int status, const struct last_say *say) {
   else if (!q.is_unanimous || (say->before_end != NULL && n->count > 1))
     rest_for(LEAD);
   alloc_free(q.alike);
-  n->transport->kill(n->endpoint, status);
 }

@@ -1,4 +1,4 @@
-/* abort_job.h - how a process ends the job with a message that is printed once. */
+/* abort_job.h - how a process that ends the job says why: once, whoever else ends it so, too. */
 #ifndef SHARDRT_COMM_ABORT_JOB_H
 #define SHARDRT_COMM_ABORT_JOB_H
 
@@ -12,9 +12,9 @@ struct last_say {
   void *context;
 };
 
-/* As shardrt_job_abort. Processes that fail within half a second of each other with the same message (whatever line of
- * the recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
- * printed once each. */
-void abort_job(struct notes *n, int status, const struct last_say *say) __attribute__((noreturn));
+/* All of shardrt_job_abort but the end. Processes that fail within half a second of each other with the same message
+ * (whatever line of the recipe it begins with, and whatever seconds it counts) print it once, the lowest of them;
+ * different messages are printed once each. */
+void abort_job_say(struct notes *n, const struct last_say *say);
 
 #endif

@@ -1,10 +1,8 @@
 #include "comm/collective.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -14,13 +12,7 @@
 #include "system/time_slice.h"
 #include "system/trace.h"
 
-#define SPIN_SECONDS     50e-6
-#define BYTES_PER_SECOND 1e9 /* what moves at least this fast is waited for without sleeping */
-#define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
-#define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
-#define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
-enum { PASSED_ON = 3 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
-enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
+enum { PASSED_ON = 3 * sizeof(struct collective_slot) }; /* bytes of a message that all processes get */
 /* Bytes of a round of a large gathering: of all processes, as fits into caches, or of each, where these are many. */
 enum { ROUND = 1 << 22, LEAST_OF_EACH = 1 << 12 };
 
@@ -95,47 +87,24 @@ static void say_why(struct collective *m, const char *why) {
   }
 }
 
-void collective_say_why(struct collective *m, const char *why) {
-  if (m->count == 1 || !m->transport->has_notes || m->has_said) return;
+void collective_farewell(struct collective *m, const char *why) {
+  if (m->count == 1 || m->has_said) return;
   say_why(m, why);
   m->has_said = true;
 }
 
+void collective_say_why(struct collective *m, const char *why) {
+  if (m->transport->has_notes) collective_farewell(m, why);
+}
+
 void collective_abandon(struct collective *m, const char *why) {
   assert(m->waits == 0);
-  if (m->count > 1 && why != NULL && !m->has_said) say_why(m, why);
+  if (why != NULL) collective_farewell(m, why);
   void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
   m->transport->abandon(m->endpoint, kept);
   if (kept == m->rounds) m->rounds = NULL;
   if (kept == m->room) m->room = NULL;
   collective_close(m);
-}
-
-/* One wait: how long it has taken, how much of that without news of others, how much is spent spinning, and how long
- * the next rest is. */
-struct patience {
-  double looked, waited, quiet, spin;
-  long sleep; /* nanoseconds */
-};
-
-static struct patience patience_begin(double spin) {
-  return (struct patience){.looked = shardrt_clock(), .spin = spin, .sleep = SHORTEST_SLEEP};
-}
-
-static void patience_rest(struct patience *p) {
-  if (p->waited < p->spin) {
-    sched_yield();
-  } else {
-    nanosleep(&(struct timespec){.tv_nsec = p->sleep}, NULL);
-    p->sleep += p->sleep / 2;
-    if (p->sleep > LONGEST_SLEEP) p->sleep = LONGEST_SLEEP;
-  }
-  double now = shardrt_clock();
-  double step = now - p->looked;
-  if (step > LONGEST_STEP) step = LONGEST_STEP;
-  p->waited += step;
-  p->quiet += step;
-  p->looked = now;
 }
 
 void collective_at(struct collective *m, const char *where) {
@@ -154,107 +123,6 @@ void collective_after(struct collective *m, const char *call) {
 
 const char *collective_place(const struct collective *m) {
   return m->mine->where[0] != '\0' ? m->mine->where : m->mine->what;
-}
-
-/* Tells the others that this process waits, and where; or, by 0, that it goes on. */
-static void announce_wait(const struct collective *m, uint64_t sequence) {
-  struct comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
-  snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, collective_place(m));
-  notes_send(&m->notes, &note);
-}
-
-/* Tells the others that this process moves data, so that they wait on, and hears what they said meanwhile. */
-static void announce_move(struct collective *m) {
-  notes_send(&m->notes, &(struct comm_note){.kind = COMM_MOVING, .number = m->sequence});
-  notes_receive(&m->notes);
-}
-
-/* In a slice that was cancelled: what is under way is not waited for. */
-static int refuse_abandoned(struct collective *m, const char *what) {
-  m->broken = true;
-  return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
-}
-
-/* Of the first process that left. The job is broken. */
-static int report_left(const struct collective *m, const char *what) {
-  return comm_report_left(what, &m->notes.left);
-}
-
-/* Rests where the slice that runs here is over. Time away is not spent waiting. */
-static void give_way(struct patience *p) {
-  if (!time_slice_due()) return;
-  time_slice_rest();
-  p->looked = shardrt_clock();
-}
-
-static int work_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
-  m->sequence++;
-  notes_receive(&m->notes);
-  double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
-  bool announced = false, has_moved = false; /* one that moves waits only when that has ended for a while */
-  const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
-  struct patience p = patience_begin(spin);
-  double told = p.looked;
-  uint64_t moves = m->notes.moves;
-  for (;; give_way(&p)) {
-    if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
-    if (m->notes.has_left && m->notes.left.number < m->meetings) {
-      m->broken = true;
-      return report_left(m, what);
-    }
-    bool done = false, moved = false;
-    int code = work->step(work->context, &done, &moved);
-    if (code < 0 || done) {
-      m->broken = code < 0;
-      if (announced && done) announce_wait(m, 0);
-      return code;
-    }
-    if (moved) {
-      p = patience_begin(spin);
-      has_moved = true;
-      if (!announced && p.looked - told < patient) continue;
-      announce_move(m);
-      announced = false;
-      told = p.looked;
-      continue;
-    }
-    if (p.waited >= p.spin) notes_receive(&m->notes);
-    if (m->notes.moves != moves) p.quiet = 0;
-    moves = m->notes.moves;
-    if (!announced && (p.waited >= patient || (!has_moved && m->notes.waiting >= m->sequence))) {
-      announce_wait(m, m->sequence);
-      announced = true;
-    }
-    if (p.quiet >= m->timeout + GRACE_SECONDS) {
-      m->broken = true;
-      return report_timeout(m, work, what);
-    }
-    patience_rest(&p);
-  }
-}
-
-int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
-  assert(time_slice_is_cancelled() || !m->broken);
-  m->waits++;
-  const int code = work_until(m, work, what, bytes);
-  m->waits--;
-  m->completed = code < 0 ? m->meetings - 1 : m->meetings;
-  return code;
-}
-
-static int test_gathering(void *context, bool *done, bool *moved) {
-  (void)moved;
-  const struct collective *m = context;
-  return m->transport->test(m->endpoint, done);
-}
-
-int collective_wait(struct collective *m, int started, const char *what, size_t bytes) {
-  if (started < 0) {
-    m->broken = true;
-    m->completed = m->meetings - 1;
-    return started;
-  }
-  return collective_until(m, &(struct collective_work){.step = test_gathering, .context = m}, what, bytes);
 }
 
 const struct collective_slot *collective_said(const struct collective *m, int32_t process) {
@@ -498,7 +366,10 @@ static int gather_small(struct collective *m, const void *mine, size_t bytes, vo
 /* Whether this process can meet the others; `own` is what it failed with before. */
 static int check_usable(struct collective *m, const char *what, int own) {
   if (own < 0 && (m->broken || m->count == 1)) return own;
-  if (time_slice_is_cancelled()) return refuse_abandoned(m, what);
+  if (time_slice_is_cancelled()) {
+    m->broken = true;
+    return report_abandoned(what);
+  }
   if (m->broken && m->notes.has_left) return report_left(m, what);
   if (m->broken)
     return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", (int)strcspn(what, "\n"), what);

@@ -8,16 +8,12 @@
  * The hashes are one all-reduce of 32 bytes, so that a meeting's bytes do not grow with the job. Few processes gather
  * 64 bytes instead: that takes one message's time, and a tree's takes several. What is gathered beside comes along
  * there, if it is small. Where processes can send no notes, it is 256 bytes: the last word of one that leaves, too.
- *
- * Whoever waits spins for a moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no
- * process moved data. A process that moves says so, which restarts the others' clocks. A wait rests when the slice that
- * it runs in is over (system/time_slice.h); the time until it goes on is not counted. Where the slice was cancelled,
- * whatever waits, or would, fails: ECOMM "the job was abandoned".
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H
 
 #include "comm/notes.h"
+#include "comm/wait.h"
 #include "platform/comm.h"
 
 enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 32 };
@@ -97,7 +93,9 @@ void collective_close(struct collective *m);
  * whatever they wait for then, or come to, fails at once. Where a gathering is under way in a transport without notes,
  * nobody can be told. */
 void collective_abandon(struct collective *m, const char *why);
-/* Where the transport has notes: says that now, before what takes time; collective_abandon follows. */
+/* Says that, before the process ends. */
+void collective_farewell(struct collective *m, const char *why);
+/* Where the transport has notes: the same now, before what takes time; collective_abandon follows. */
 void collective_say_why(struct collective *m, const char *why);
 /* Whether the last meeting failed in all processes alike, as all called the same in it. */
 bool collective_is_over(const struct collective *m);
@@ -144,24 +142,5 @@ const struct collective_slot *collective_said(const struct collective *m, int32_
 
 /* Where in the recipe this process is, or what it does outside of it. */
 const char *collective_place(const struct collective *m);
-
-/* Something that all processes do at the same time and each ends by itself. */
-struct collective_work {
-  /* Does what can be done now; never waits. *done: nothing is left; *moved: something went on. Returns a code. */
-  int (*step)(void *context, bool *done, bool *moved);
-  /* Marks the processes without which it does not go on. */
-  void (*awaits)(const void *context, bool *processes);
-  void *context;
-};
-
-/* Works until it is done. The time that counts against the timeout is that in which nothing went on, here or, by what
- * they say, in other processes: every move comes to an end, so that nobody waits forever. `bytes` is how much one step
- * of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended, and memory
- * that it uses must never be given back. */
-int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes);
-
-/* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves
- * through this process, `what` is for the message. */
-int collective_wait(struct collective *m, int started, const char *what, size_t bytes);
 
 #endif

@@ -14,15 +14,18 @@
  * only shardrt_job_abort and shardrt_job_abandon take.
  *
  * MPI: where the program began it, shardrt neither ends it nor changes it: error handlers are set on duplicates of the
- * communicator only. An error in duplicating goes to the communicator's own handler. Joining waits for the other
- * processes in a barrier on the communicator, then in MPI_Comm_dup, without a limit. A join that was abandoned in the
- * barrier leaves it under way, and the next one there goes on with it. With MPI_THREAD_FUNNELED the job is opened on
- * the thread that began MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was
- * begun in the process; else that whose launcher started it. It is opened then, by a plug-in, as a shared library:
- * libmpi.so.40 (OpenMPI), libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process
- * alone loads none. Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
- * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets
- * OpenMPI start where it would complain. Programs that this one starts inherit them. */
+ * communicator only. An error in duplicating goes to the communicator's own handler. Joining calls
+ * MPI_Ibarrier, MPI_Ialltoallv and MPI_Comm_idup on the communicator, and asks whether they have ended: ETIMEOUT says
+ * which processes did not come. A joining that ended so, or was abandoned, leaves them under way. The next one there
+ * goes on with them, so that processes which give up at different times still meet. Until then this process starts no
+ * other collective on the communicator, and makes no communicators, as MPIs make one at a time. With
+ * MPI_THREAD_FUNNELED the job is opened on the thread that began MPI. Where shardrt begins MPI, MPI_Init waits for all
+ * that the launcher started, without a limit but the launcher's; it is ended when the process exits. Which MPI: the one
+ * that was begun in the process; else that whose launcher started it. It is opened then, by a plug-in, as a shared
+ * library: libmpi.so.40 (OpenMPI), libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL.
+ * A process alone loads none. Before shardrt begins MPI, it sets OpenMPI's variables of the environment that the user
+ * did not: OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what
+ * lets OpenMPI start where it would complain. Programs that this one starts inherit them. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
 /* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
  * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM
@@ -45,7 +48,8 @@ void shardrt_job_abandon(shardrt_job *job);
 /* Ends the whole job at once, and this process, with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where
  * it is empty), printed once where several processes fail alike. Never returns; the exit status is `status` (1…255).
  * For a program that is nothing but the job; others report an error and abandon it. This process alone ends where job
- * is NULL, and where the others are the program's own: on mpi_comm, in MPI that the program began, with callbacks. */
+ * is NULL, and where the others are the program's own: on mpi_comm, in MPI that the program began, with callbacks.
+ * These hear of it as after shardrt_job_abandon, with the message. */
 void shardrt_job_abort(shardrt_job *job, int status, const char *message);
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
  * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */
@@ -83,8 +87,17 @@ const char *shardrt_job_notice(shardrt_job *job);
  * processes agree before they act on it. Only the command watches signals. */
 int32_t shardrt_stop_asked(void);
 const char *shardrt_stop_name(int32_t number); /* "SIGTERM", of a signal that is watched; static */
-/* Somebody begins (true) or ends (false) to look at that. While nobody does, such a signal ends the process at once. On
- * the thread of the job. */
-void shardrt_stop_listen(bool listens);
+/* One that looks at it in a loop, and knows when the processes of the job ask each other: about once a second, at the
+ * same step in all. While there is none, such a signal ends the process at once. On the thread of the job. ENOMEM. */
+typedef struct shardrt_stop_watch shardrt_stop_watch;
+int shardrt_stop_watch_new(shardrt_stop_watch **out);
+void shardrt_stop_watch_free(shardrt_stop_watch *watch); /* NULL is allowed */
+/* Notes a step of the loop, the same in every process. */
+void shardrt_stop_watch_step(shardrt_stop_watch *watch);
+/* After a step, in every process alike: whether one was asked. *signal: by which signal, the one of the highest number;
+ * 0: none was, or they do not ask at this step. *process: the first that was; -1: none. `now`: they ask at this step,
+ * whatever the time. `caller` is for messages. Errors of shardrt_allgather. */
+int shardrt_stop_watch_ask(shardrt_stop_watch *watch, shardrt_job *job, const char *caller, bool now, int32_t *signal,
+                           int32_t *process);
 
 #endif

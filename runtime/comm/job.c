@@ -4,21 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/abort_job.h"
 #include "comm/device_order.h"
+#include "comm/report.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/lone_process.h"
 #include "comm/transport/mpi_choice.h"
+#include "comm/wait.h"
 #include "platform/accelerator.h"
 #include "platform/comm.h"
 #include "system/machine.h"
 #include "system/time_slice.h"
 
-enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 10000000 }; /* nanoseconds */
+#define JOIN_SPIN 0.005 /* seconds: those that a launcher started together join in many short turns */
 
 struct shardrt_job {
   shardrt_job_info info;
@@ -27,6 +28,7 @@ struct shardrt_job {
   bool is_lost;       /* `why` stays, whatever comes */
   bool is_over;       /* all processes failed alike, and nobody waits for this one */
   bool has_devices;   /* the process's platform is open for it */
+  bool are_ours;      /* the other processes end with this one, where it aborts the job */
   struct collective collective;
   struct job_part moves;
   int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
@@ -194,19 +196,18 @@ static int count_here(struct collective *m, int32_t *here) {
   return code;
 }
 
-/* Waits, without a limit, until all processes of the program have come. */
-static int wait_for_all(const struct comm_transport *transport, const shardrt_options *o) {
-  long sleep = SHORTEST_SLEEP;
-  bool are_here = transport->meet == NULL;
-  int code = SHARDRT_OK;
-  while (code == SHARDRT_OK && !are_here) {
-    code = transport->meet(o, &are_here);
-    if (code < 0 || are_here) break;
-    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
-    sleep = 2 * sleep < LONGEST_SLEEP ? 2 * sleep : LONGEST_SLEEP;
-    code = time_slice_pause();
+/* Waits until all processes of the job have come. */
+static int open_transport(const struct comm_transport *transport, const shardrt_options *o, struct comm_place *place,
+                          struct comm_endpoint **endpoint) {
+  struct patience p = patience_begin(JOIN_SPIN);
+  for (;; patience_give_way(&p)) {
+    if (time_slice_is_cancelled()) return report_abandoned("joining the job");
+    bool is_open = false;
+    const int code = transport->open(o, place, endpoint, &is_open);
+    if (code < 0 || is_open) return code;
+    if (p.quiet >= o->timeout) return transport->report_absent(o);
+    patience_rest(&p);
   }
-  return code;
 }
 
 /* Finds the other processes. Under planning they do not exist, so this one is alone, whatever index it plays. */
@@ -218,9 +219,9 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
   struct comm_place place = {.count = 0};
   struct comm_endpoint *endpoint = NULL;
   int code = choose_transport(o, &looked, &transport);
-  if (code == SHARDRT_OK) code = wait_for_all(transport, o);
-  if (code == SHARDRT_OK) code = transport->open(o, &place, &endpoint);
+  if (code == SHARDRT_OK) code = open_transport(transport, o, &place, &endpoint);
   if (code < 0) return code;
+  job->are_ours = place.are_ours;
   if (is_asked && place.count == 1) code = lone_process_check(&looked);
   if (code == SHARDRT_OK)
     code = collective_open(&job->collective, transport, endpoint, place.index, place.count, o->timeout);
@@ -333,9 +334,12 @@ void job_after(shardrt_job *job, const char *call, int code) {
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
   if (job != NULL && job->collective.transport != NULL) {
+    struct collective *m = &job->collective;
     struct last_say say = job->last;
     say.message = message;
-    abort_job(&job->collective.notes, status, &say);
+    abort_job_say(&m->notes, &say);
+    if (!job->are_ours) collective_farewell(m, message);
+    m->transport->kill(m->endpoint, status);
   }
   /* In no job, or in one that has no transport any more. */
   fflush(NULL);

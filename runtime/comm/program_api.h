@@ -23,7 +23,7 @@ typedef struct shardrt_options {
   int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
   int32_t rank;         /* this one, for planning and for callbacks, */
   int32_t size;         /* of so many */
-  double timeout;       /* seconds that a wait may take in which no process moves data; joining over MPI has no limit */
+  double timeout;       /* seconds that a wait may take in which no process moves data; MPI_Init has no limit */
   const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
   /* 1: from shardrt_join until the job is left SIGBUS is handled: a mapped file that is cut short ends the process with
    * a line. Any other SIGBUS goes to the handler that there was before, which is back afterwards. A handler that the

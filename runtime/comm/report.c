@@ -205,3 +205,11 @@ int report_mismatch(const struct collective *m) {
                    text,
                    look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
 }
+
+int report_left(const struct collective *m, const char *what) {
+  return comm_report_left(what, &m->notes.left);
+}
+
+int report_abandoned(const char *what) {
+  return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
+}

@@ -12,5 +12,9 @@ int report_timeout(const struct collective *m, const struct collective_work *wor
 /* Sets the message of a meeting in which not all called the same, and returns EMISMATCH: which processes called what,
  * and where. */
 int report_mismatch(const struct collective *m);
+/* Sets the message of `what`, which is waited for in vain, as a process left: the first that did. Returns ECOMM. */
+int report_left(const struct collective *m, const char *what);
+/* The same in a slice that was cancelled: what is under way is not waited for. */
+int report_abandoned(const char *what);
 
 #endif

@@ -98,7 +98,7 @@ void stop_request_ignore(void) {
     if (stop.signals[i].number != 0) signal(stop.signals[i].number, SIG_IGN);
 }
 
-void shardrt_stop_listen(bool listens) {
+void stop_request_listen(bool listens) {
   stop.listeners = stop.listeners + (listens ? 1 : -1);
 }
 

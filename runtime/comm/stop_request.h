@@ -14,6 +14,8 @@ enum { STOP_STATUS = 85 };
 void stop_request_watch(const shardrt_job_info *info, int also);
 /* The orderly end is near: signals come from the launcher now, as processes of the job have ended. They are ignored. */
 void stop_request_ignore(void);
+/* Somebody begins (true) or ends (false) to look whether one asked. */
+void stop_request_listen(bool listens);
 /* Forgets that somebody asked. */
 void stop_request_clear(void);
 

@@ -15,9 +15,9 @@
 /* Joins a job, or begins one alone, as shardrt_job_open. Nothing of the options is kept but the callbacks' context.
  * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. EAGAIN, here and from shardrt_open
  * and shardrt_leave: options.slice is over, and the same call goes on; meanwhile all other calls that belong to the
- * thread are EINVAL, but two: shardrt_abandon ends it, and shardrt_leave waits for an opening to end. Over MPI an
- * abandoned joining leaves a barrier on the communicator: until the process joins again, it starts no other
- * collective there. */
+ * thread are EINVAL, but two: shardrt_abandon ends it, and shardrt_leave waits for an opening to end. Over MPI a
+ * joining that was abandoned, or ended with ETIMEOUT, is still under way on the communicator: until the process joins
+ * again, it starts no other collective there, and makes no communicators. */
 int shardrt_join(const shardrt_options *options);
 /* Leaves the job when all its processes have come here, and closes what is open. Whatever it returns, the process is
  * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. EFORMAT: another process or job read other

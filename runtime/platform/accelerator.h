@@ -16,7 +16,7 @@
  * from another device's memory is `after(device, other)`, the work, `after(other, device)`.
  *
  * Waiting for a device has no limit: nobody knows how long what was put on it should take, and what hangs there ends
- * with its process alone. Of a job the other processes, which wait for this one with a limit (comm/collective.h), end
+ * with its process alone. Of a job the other processes, which wait for this one with a limit (comm/wait.h), end
  * it.
  *
  * All functions may be called on any thread, but those that compute on the main one only. Those that return int give 0

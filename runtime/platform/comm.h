@@ -3,7 +3,7 @@
  *
  * A transport is a const table of functions; a new one is one file that defines such a table. All are called on the
  * thread that opened the job only. One gathering or fold at a time is under way: it is started, then asked for until it
- * is done, so that whoever waits decides how (collective.c waits politely and with a deadline).
+ * is done, so that whoever waits decides how (comm/wait.c waits politely and with a deadline).
  */
 #ifndef SHARDRT_PLATFORM_COMM_H
 #define SHARDRT_PLATFORM_COMM_H
@@ -47,6 +47,7 @@ static inline int comm_report_left(const char *what, const struct comm_note *lef
 struct comm_place {
   int32_t index, count;
   int32_t here;             /* processes of the job on this host; 0: not known */
+  bool are_ours;            /* `kill` ends the other processes, too */
   bool is_bound_by_default; /* the launcher bound it to cores, and nobody had asked for that */
 };
 
@@ -62,13 +63,14 @@ struct comm_transport {
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. NULL: it
    * always does. */
   bool (*is_reachable)(void);
-  /* Whether all processes of the job that the options ask for have come to join it; never waits. It is asked until they
-   * have, then the job is opened; or nobody asks any more, until this process tries again. NULL: `open` does not wait
-   * for them. */
-  int (*meet)(const struct shardrt_options *options, bool *are_here);
-  /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s
-   * to give back. */
-  int (*open)(const struct shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint);
+  /* Goes on joining the job that the options ask for; never waits. It is asked until *is_open: then it has told this
+   * process's place, and *endpoint is `close`'s or `abandon`'s to give back. Or nobody asks any more: where this
+   * process tries again later, joining goes on from where it was. */
+  int (*open)(const struct shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint,
+              bool *is_open);
+  /* Sets the message of a joining that took longer than options->timeout, and returns ETIMEOUT: who has not come, as
+   * far as that is known. NULL: `open` needs nobody. */
+  int (*report_absent)(const struct shardrt_options *options);
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride);
@@ -105,7 +107,7 @@ struct comm_transport {
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64, COMM_FOLD = 60 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
-enum { COMM_VERSION = 3 };
+enum { COMM_VERSION = 4 };
 
 extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */

@@ -4,6 +4,7 @@
  */
 #include <mpi.h>
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,6 +244,11 @@ int main(int argc, char **argv) {
       shardrt_job *job = NULL;
       if (own != MPI_COMM_NULL) CHECK(join(&own, SHARDRT_TRANSPORT_AUTO, 60, &job) == SHARDRT_OK);
       if (rank == 1) shardrt_job_abort(job, 7, "the end");
+      if (rank == 2) { /* mpirun ends it a little later */
+        signal(SIGTERM, SIG_IGN);
+        CHECK(shardrt_barrier(job, "late") == SHARDRT_ECOMM);
+        fprintf(stderr, "%s\n", shardrt_error_message());
+      }
       rest(30);
     }
     end();

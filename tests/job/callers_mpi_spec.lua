@@ -43,10 +43,11 @@ describe("a job in the program's MPI", function()
     fine("late", 3)
   end)
 
-  it("ends this process alone when it is aborted", function()
+  it("ends this process alone when it is aborted, and the others hear why", function()
     local result = run("abort", 3)
     assert.not_equal(0, result.status)
     contains(result.stderr, "shardrt: process 1 of 2: the end\n")
+    contains(result.stderr, "late: process 1 left the job (abandoned it), because of: the end\n")
     assert.is_nil(result.stdout:find "MPI_Abort")
   end)
 

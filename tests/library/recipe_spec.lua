@@ -294,6 +294,17 @@ return loader { batch_transform = function(b) return { x = b.x, twice = np.conca
     fails("if arg[1] then return loader {} end return loader { batch_size = 0 }", folder .. "/recipe.lua: loader: ")
     local _, code = open(folder .. "/none.lua")
     refuses(code, "none.lua: No such file", C.SHARDRT_EIO)
+    -- What is no recipe is told by what it is.
+    local what = "; a recipe is a file with the text of a program in Lua"
+    _, code = open(folder)
+    refuses(code, folder .. ": Is a directory" .. what, C.SHARDRT_EIO)
+    for bytes, problem in pairs {
+      [""] = "is empty", ["\127ELF\2\1\1"] = "is a program or a library (ELF), not a recipe, which a program may open",
+      [string.dump(function() end)] = "is Lua that was compiled (bytecode)", ["PK\3\4\0\0"] = "is a binary file",
+    } do
+      _, code = open(files.write(folder, "other.lua", bytes))
+      refuses(code, ("%s/other.lua %s%s"):format(folder, problem, what))
+    end
     _, code = open(write "return shardrt.loader { source = shardrt.source.npy { x = 'none.npy' }, batch_size = 1 }")
     refuses(code, "none.npy: No such file", C.SHARDRT_EIO)
   end)

@@ -7,6 +7,7 @@ local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
 
 local HEAD = [=[
+import pathlib, signal
 import torch
 from torch import distributed as dist
 from torch.utils.data import DataLoader
@@ -236,6 +237,18 @@ elif what == "stuck" and rank == 1:
 elif what == "stuck":
     problem = raised(TimeoutError, "process 0: waiting", "process 1: last seen at", "r.lua", timeout=1.5)
     print("told")
+elif what == "stopped" and rank == 0: # it holds the store
+    for batch in work():
+        pathlib.Path(recipe + ".pid").write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+elif what == "stopped":
+    started, silent = time.monotonic(), "the store of torch.distributed at 127.0.0.1:"
+    raised(TimeoutError, "did not end within 1.5 seconds", silent, "has not answered for", "process 0", timeout=1.5)
+    raised(TimeoutError, silent, timeout=0.5) # nor can it join again
+    assert time.monotonic() - started < 8, time.monotonic() - started
+    os.kill(int(pathlib.Path(recipe + ".pid").read_text()), signal.SIGCONT)
+    print("told")
 elif rank == 1:
     for batch in work():
         os._exit(0)
@@ -248,7 +261,7 @@ sys.stdout.flush()
 os._exit(0)
 ]=], { processes = 2, args = "missing" })
     expect.contains(expect.well(result).stdout, "told")
-    for _, what in ipairs { "stuck", "dies" } do
+    for _, what in ipairs { "stuck", "stopped", "dies" } do
       result = mpi.shell("true") and library.launch(("%s %s/script.py %s"):format(fork, folder, what), 2, 60)
       expect.contains(expect.well(result).stdout, "told")
     end

@@ -19,6 +19,16 @@ fail.own()
 
 local program = {}
 
+-- What the command line asks for (runtime/main.c).
+---@class shardrt.program.Invocation
+---@field job userdata
+---@field recipe string? # nil for test, index and report
+---@field only_process integer? # of a plan; nil: all
+---@field shows_progress boolean? # nil: on a terminal
+---@field stop_job function? # ends the job in every process, with the status that says it was stopped
+---@field report string? # the path of --report
+---@field metrics string? # of --metrics
+
 -- Whether what a recipe returned is for another program: loaders, which nothing here takes batches of.
 local function is_for_programs(returned)
   if public.is(returned) then return true end
@@ -30,11 +40,11 @@ local function is_for_programs(returned)
 end
 
 -- What --report and --metrics ask for, before the recipe.
-local function start_watching(path, report_path, metrics_path)
-  if not report_path and not metrics_path then return end
-  watch.start(metrics_path and metrics.step)
-  if report_path then report.start(report_path, path) end
-  if metrics_path then metrics.start(metrics_path, path) end
+local function start_watching(asked)
+  if not asked.report and not asked.metrics then return end
+  watch.start(asked.metrics and metrics.step)
+  if asked.report then report.start(asked.report, asked.recipe) end
+  if asked.metrics then metrics.start(asked.metrics, asked.recipe) end
 end
 
 local function tell_of_failure(message)
@@ -61,20 +71,15 @@ local function tell_of_exit()
 end
 
 --- Runs a recipe; returns nil, or the message of the error that ended it.
----@param handle userdata # of the job
----@param path string
----@param _ integer?
----@param shows_progress boolean? # nil: on a terminal
----@param stop_job function? # ends the job in every process, with the status that says it was stopped
----@param report_path string? # of --report
----@param metrics_path string? # of --metrics
+---@param asked shardrt.program.Invocation
 ---@return string?
-function program.run(handle, path, _, shows_progress, stop_job, report_path, metrics_path)
-  current.set(handle)
-  progress.start(shows_progress)
-  local started, problem = pcall(start_watching, path, report_path, metrics_path)
+function program.run(asked)
+  local path, stop_job = asked.recipe, asked.stop_job
+  current.set(asked.job)
+  progress.start(asked.shows_progress)
+  local started, problem = pcall(start_watching, asked)
   if not started then return problem end
-  if report_path or metrics_path then tell_of_exit() end
+  if asked.report or asked.metrics then tell_of_exit() end
   local function clear(is_well)
     progress.finish()
     return recipe.clear(is_well)
@@ -105,13 +110,11 @@ end
 
 --- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came, and
 --- where it asked for what only a job that runs can tell, so far, too: that is no failure.
----@param handle userdata
----@param path string
----@param only_process integer? # nil: all
+---@param asked shardrt.program.Invocation
 ---@return string?
-function program.plan(handle, path, only_process)
-  local message = program.run(handle, path, nil, false)
-  require "shardrt.program.plan_report"(only_process)
+function program.plan(asked)
+  local message = program.run { job = asked.job, recipe = asked.recipe, shows_progress = false }
+  require "shardrt.program.plan_report"(asked.only_process)
   if message ~= plan.ended then return message end
   if message then io.stderr:write("shardrt: ", message, "\n") end
 end
@@ -126,10 +129,10 @@ local function test_help()
 end
 
 --- Runs busted with `arg` as its command line; ends by os.exit.
----@param handle userdata
+---@param asked shardrt.program.Invocation
 ---@return string? # what went wrong
-function program.test(handle)
-  current.set(handle)
+function program.test(asked)
+  current.set(asked.job)
   local found, runner = pcall(require, "busted.runner")
   if not found then return "shardrt test needs busted: Debian's package lua-busted holds it" end
   for _, word in ipairs(arg) do
@@ -145,22 +148,19 @@ function program.test(handle)
 end
 
 --- Notes checksums of files, or compares the files with them: `arg` is its command line.
----@param handle userdata
----@param _ string?
----@param _ integer?
----@param shows_progress boolean? # nil: on a terminal
+---@param asked shardrt.program.Invocation
 ---@return string?
-function program.index(handle, _, _, shows_progress)
-  current.set(handle)
-  local ok, problem = pcall(require("shardrt.program.index_files").run, arg, shows_progress)
+function program.index(asked)
+  current.set(asked.job)
+  local ok, problem = pcall(require("shardrt.program.index_files").run, arg, asked.shows_progress)
   if not ok then return tostring(problem) end
 end
 
 --- Makes a page of a trace: `arg` is its command line.
----@param handle userdata
+---@param asked shardrt.program.Invocation
 ---@return string?
-function program.report(handle)
-  current.set(handle)
+function program.report(asked)
+  current.set(asked.job)
   local ok, problem = pcall(require("shardrt.program.report_trace").run, arg)
   if not ok then return tostring(problem) end
 end

@@ -16,6 +16,37 @@ local function folder(path)
   return path:match "^(.*)/[^/]*$" or "."
 end
 
+-- What files are that are given for recipes by mistake, by how they begin.
+local NO_RECIPES = {
+  { "^\127ELF", "is a program or a library (ELF), not a recipe, which a program may open" },
+  { "^\27L", "is Lua that was compiled (bytecode)" },
+  { "%z", "is a binary file" },
+  { "^$", "is empty" },
+}
+
+local HEAD = 1024 -- bytes that say so
+local RECIPE = "a recipe is a file with the text of a program in Lua"
+
+-- Reads the file, which may be a pipe, once. Returns a function, or nil and a message.
+local function load_file(path)
+  local file, problem = io.open(path, "rb")
+  local text
+  if file then
+    text, problem = file:read "*a"
+    file:close()
+  end
+  if not text then
+    problem = ("cannot read %s%s"):format(file and path .. ": " or "", problem)
+    if problem:find "Is a directory$" then problem = ("%s; %s"):format(problem, RECIPE) end
+    fail.note_unreadable(problem) -- not about what stands in it
+    return nil, problem
+  end
+  for _, kind in ipairs(NO_RECIPES) do
+    if text:sub(1, HEAD):find(kind[1]) then return nil, ("%s %s; %s"):format(path, kind[2], RECIPE) end
+  end
+  return loadstring(text, "@" .. path)
+end
+
 --- Runs it with `arg` as its arguments, in the job that the state has.
 ---@param path string
 ---@return boolean
@@ -23,11 +54,8 @@ end
 function recipe.run(path)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
   fail.recipe = path
-  local chunk, message = loadfile(path)
-  if not chunk then
-    if message:find "^cannot %a+ " then fail.note_unreadable(message) end -- not about what stands in it
-    return false, message
-  end
+  local chunk, message = load_file(path)
+  if not chunk then return false, message end
   local function describe(problem)
     if type(problem) == "string" then
       return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))

@@ -7,8 +7,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-static int alone_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint) {
+static int alone_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint,
+                      bool *is_open) {
   (void)options;
+  *is_open = true;
   *endpoint = NULL; /* there is nothing to know */
   *place = (struct comm_place){.index = 0, .count = 1, .here = 1};
   return SHARDRT_OK;

@@ -22,13 +22,15 @@ struct comm_endpoint {
 /* What was abandoned with a gathering under way: nobody can say when the program's functions leave its memory alone. */
 static struct comm_endpoint *kept;
 
-static int callbacks_open(const shardrt_options *o, struct comm_place *place, struct comm_endpoint **out) {
+static int callbacks_open(const shardrt_options *o, struct comm_place *place, struct comm_endpoint **out,
+                          bool *is_open) {
   struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->given = *o->callbacks;
   made->count = o->size;
   *place = (struct comm_place){.index = o->rank, .count = o->size};
   *out = made;
+  *is_open = true;
   return SHARDRT_OK;
 }
 

@@ -1,5 +1,5 @@
 // build: MPI plug-in
-/* mpi.c - the job of many processes, over MPI. The one file that includes mpi.h.
+/* mpi.c - the job of many processes, over MPI.
  *
  * It is compiled for each MPI whose headers are there, into a plug-in of that MPI's own: with openmpi.c for OpenMPI,
  * with mpich.c for MPICH and all that share its binary interface.
@@ -25,6 +25,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/transport/launcher.h"
+#include "comm/transport/mpi_error.h"
+#include "comm/transport/mpi_joining.h"
 #include "comm/transport/mpi_library.h"
 #include "platform/opener.h"
 
@@ -66,17 +68,7 @@ static struct {
   int endpoints; /* that are open */
   bool is_lost;  /* one was abandoned, and all processes met nowhere since: MPI's end would wait for what nobody does */
   struct comm_endpoint *left; /* those that were abandoned, with something under way */
-  bool is_meeting;            /* a barrier is under way, */
-  MPI_Comm meeting_of;        /* on this communicator; who tries to join again goes on with it */
-  MPI_Request meeting;
 } process;
-
-static int mpi_error(const char *doing, int code) {
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  return error_set(SHARDRT_ECOMM, "%s: %s", doing, text);
-}
 
 /* What the names of MPI are bound to is what comes first in the process: another MPI than this was compiled for, where
  * the program has that. */
@@ -90,40 +82,6 @@ static bool mpi_is_another(void) {
 
 static bool mpi_is_reachable(void) {
   return !mpi_is_another() && mpi_library.is_reachable();
-}
-
-/* How many processes of the job are on this host. */
-static int mpi_count_here(const struct comm_endpoint *endpoint, int *here) {
-  MPI_Comm host;
-  int code = MPI_Comm_split_type(endpoint->work, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-  if (code != MPI_SUCCESS) return code;
-  code = MPI_Comm_size(host, here);
-  MPI_Comm_free(&host);
-  return code;
-}
-
-/* Where duplicating fails, the error goes to the handler of the communicator; ours is on what comes of it. */
-static int mpi_duplicate(MPI_Comm all, MPI_Comm *out) {
-  int code = MPI_Comm_dup(all, out);
-  return code == MPI_SUCCESS ? MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN) : code;
-}
-
-static int mpi_join(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_place *place) {
-  int rank, size, here = 1;
-  int code = MPI_Comm_rank(all, &rank);
-  if (code == MPI_SUCCESS) code = MPI_Comm_size(all, &size);
-  if (code == MPI_SUCCESS) code = mpi_duplicate(all, &endpoint->work);
-  if (code == MPI_SUCCESS) code = mpi_duplicate(endpoint->work, &endpoint->messages);
-  if (code == MPI_SUCCESS) code = mpi_duplicate(endpoint->work, &endpoint->notes);
-  if (code == MPI_SUCCESS) code = mpi_count_here(endpoint, &here);
-  if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-  for (int i = 0; i < COMM_REQUESTS; i++) endpoint->under_way[i] = MPI_REQUEST_NULL;
-  endpoint->count = size;
-  *place = (struct comm_place){.index = rank,
-                               .count = size,
-                               .here = here,
-                               .is_bound_by_default = process.is_ours && mpi_library.is_bound_by_default()};
-  return SHARDRT_OK;
 }
 
 static int mpi_without_notes(struct comm_endpoint *endpoint) {
@@ -142,8 +100,7 @@ static bool mpi_has_ended(void) {
 /* At the end of the program, where this process began MPI. */
 static void mpi_end(void) {
   if (process.process != getpid() || mpi_has_ended()) return; /* a fork; or the program ended it */
-  /* Given up in the barrier of joining, it would wait in MPI for those that wait for it. */
-  if (process.endpoints == 0 && !process.is_lost && !process.is_meeting) MPI_Finalize();
+  if (process.endpoints == 0 && !process.is_lost && !mpi_joining_is_left()) MPI_Finalize();
 }
 
 static int mpi_init(int *provided) {
@@ -201,9 +158,8 @@ static int mpi_communicator(const shardrt_options *o, MPI_Comm *out) {
                   : SHARDRT_OK;
 }
 
-static int mpi_fill(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_place *place) {
-  int code = mpi_join(endpoint, all, place);
-  if (code < 0) return code;
+/* Memory for notes, of and to each. */
+static int mpi_make_peers(struct comm_endpoint *endpoint) {
   size_t count = (size_t)endpoint->count;
   endpoint->peers = alloc_array(count, sizeof *endpoint->peers);
   endpoint->sent = alloc_zeros(count, sizeof *endpoint->sent);
@@ -273,44 +229,54 @@ static void mpi_leave_behind(struct comm_endpoint *endpoint, void *room) {
 /* ---- joining ------------------------------------------------------------------------------------------------------
  */
 
-/* By a barrier, as MPI_Comm_dup cannot be waited for politely. */
-static int mpi_meet(const shardrt_options *options, bool *are_here) {
-  MPI_Comm all;
-  int code = mpi_communicator(options, &all), done = 0;
-  if (code < 0) return code;
-  if (!process.is_meeting || process.meeting_of != all) {
-    code = MPI_Ibarrier(all, &process.meeting);
-    if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-    process.is_meeting = true;
-    process.meeting_of = all;
+/* The part of this process, which has joined the others. */
+static int mpi_enter(const shardrt_options *options, const MPI_Comm made[MPI_DUPLICATES], int count,
+                     struct comm_endpoint **out) {
+  struct comm_endpoint *endpoint = alloc_zeros(1, sizeof *endpoint);
+  if (endpoint == NULL) return ALLOC_FAILED;
+  *endpoint = (struct comm_endpoint){.work = made[0],
+                                     .messages = made[1],
+                                     .notes = made[2],
+                                     .request = MPI_REQUEST_NULL,
+                                     .type = MPI_DATATYPE_NULL,
+                                     .count = count,
+                                     .is_ours = process.is_ours && options->mpi_comm == NULL,
+                                     .timeout = options->timeout};
+  for (int i = 0; i < COMM_REQUESTS; i++) endpoint->under_way[i] = MPI_REQUEST_NULL;
+  const int code = mpi_make_peers(endpoint);
+  if (code < 0) {
+    alloc_free(endpoint);
+    return code;
   }
-  code = MPI_Test(&process.meeting, &done, MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-  process.is_meeting = !done;
-  *are_here = done != 0;
+  *out = endpoint;
   return SHARDRT_OK;
 }
 
-static int mpi_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **out) {
-  MPI_Comm all;
+static int mpi_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **out,
+                    bool *is_open) {
+  MPI_Comm all, made[MPI_DUPLICATES];
+  int rank = 0, count = 0;
   int code = mpi_communicator(options, &all);
-  if (code < 0) return code;
+  if (code == SHARDRT_OK) code = mpi_joining_go_on(all, is_open, made, &rank, &count);
+  if (code < 0 || !*is_open) return code;
   mpi_sweep();
-  struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
-  if (made == NULL) return ALLOC_FAILED;
-  *made = (struct comm_endpoint){.request = MPI_REQUEST_NULL,
-                                 .type = MPI_DATATYPE_NULL,
-                                 .is_ours = process.is_ours && options->mpi_comm == NULL,
-                                 .timeout = options->timeout};
-  code = mpi_fill(made, all, place);
-  if (code < 0) { /* its communicators stay: to free them takes all processes */
+  code = mpi_enter(options, made, count, out);
+  if (code < 0) { /* the communicators stay: to free them takes all processes */
     process.is_lost = true;
-    alloc_free(made);
     return code;
   }
+  *place = (struct comm_place){.index = rank,
+                               .count = count,
+                               .are_ours = (*out)->is_ours,
+                               .is_bound_by_default = process.is_ours && mpi_library.is_bound_by_default()};
   process.endpoints++;
-  *out = made;
   return SHARDRT_OK;
+}
+
+static int mpi_report_absent(const shardrt_options *options) {
+  MPI_Comm all;
+  const int code = mpi_communicator(options, &all);
+  return code < 0 ? code : mpi_joining_report(all, options->timeout);
 }
 
 /* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
@@ -487,8 +453,8 @@ static const struct comm_transport comm_mpi = {
     .name = "mpi",
     .has_notes = true,
     .is_reachable = mpi_is_reachable,
-    .meet = mpi_meet,
     .open = mpi_open,
+    .report_absent = mpi_report_absent,
     .gather = mpi_gather,
     .fold = mpi_fold,
     .test = mpi_test,
