@@ -9,7 +9,7 @@
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
-  ROW_ROUNDS = 8,    /* of the permutations of rows */
+  ROW_ROUNDS = 6,    /* of the permutations of rows */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
 };
@@ -17,8 +17,8 @@ enum {
 /* The order of one epoch of a source, or of a mix's part: of the samples first … first + count. Position p of the epoch
  * is row base + p of a stream that is cut into batches: every `batches` of them have `rows` rows, each its share, which
  * is rounded down or up. */
-struct block_table {
-  struct block_table *next;
+struct order_table {
+  struct order_table *next;
   int64_t first, count, epoch;
   struct epoch_order alone; /* where each sample is a block of its own: their order. Else that of the blocks */
   bool stands_alone;        /* so: the rest is not used */
@@ -36,7 +36,7 @@ struct block_orders {
   int64_t window;
   pthread_rwlock_t lock;
   int64_t lanes;                        /* guarded by it, as are */
-  struct block_table *buckets[BUCKETS]; /* the tables; they do not change while they are there */
+  struct order_table *buckets[BUCKETS]; /* the tables; they do not change while they are there */
 };
 
 int block_orders_new(const shardrt_source *source, uint64_t seed, int64_t window, int64_t lanes,
@@ -55,7 +55,7 @@ int block_orders_new(const shardrt_source *source, uint64_t seed, int64_t window
 static void drop_all(struct block_orders *self) {
   for (int32_t b = 0; b < BUCKETS; b++)
     while (self->buckets[b] != NULL) {
-      struct block_table *next = self->buckets[b]->next;
+      struct order_table *next = self->buckets[b]->next;
       alloc_free(self->buckets[b]);
       self->buckets[b] = next;
     }
@@ -88,7 +88,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b) {
 
 /* How many rows of so many batches are the part's: `weight` of `period`. Large numbers are rounded: then a part's lanes
  * move over the batches as the epoch goes on, and blocks are read by more processes. */
-static void set_lanes(struct block_table *t, int64_t lanes, int64_t weight, int64_t period) {
+static void set_lanes(struct order_table *t, int64_t lanes, int64_t weight, int64_t period) {
   t->rows = t->lanes = lanes;
   t->batches = 1;
   if (weight >= period) return;
@@ -102,12 +102,12 @@ static void set_lanes(struct block_table *t, int64_t lanes, int64_t weight, int6
   t->lanes = t->rows / t->batches;
 }
 
-static struct block_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {
+static struct order_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {
   return &self->buckets[hash_number((uint64_t)epoch, first) % BUCKETS];
 }
 
-static const struct block_table *find_table(struct block_orders *self, int64_t first, int64_t epoch) {
-  const struct block_table *t = *bucket_of(self, first, epoch);
+static const struct order_table *find_table(struct block_orders *self, int64_t first, int64_t epoch) {
+  const struct order_table *t = *bucket_of(self, first, epoch);
   while (t != NULL && (t->first != first || t->epoch != epoch)) t = t->next;
   return t;
 }
@@ -115,8 +115,8 @@ static const struct block_table *find_table(struct block_orders *self, int64_t f
 /* Lets those of a part go that are of epochs far from this one. Locked for writing. */
 static void drop_far(struct block_orders *self, int64_t first, int64_t epoch) {
   for (int32_t b = 0; b < BUCKETS; b++)
-    for (struct block_table **at = &self->buckets[b]; *at != NULL;) {
-      struct block_table *t = *at;
+    for (struct order_table **at = &self->buckets[b]; *at != NULL;) {
+      struct order_table *t = *at;
       if (t->first != first || (t->epoch >= epoch - EPOCHS_APART && t->epoch <= epoch + EPOCHS_APART)) {
         at = &t->next;
         continue;
@@ -127,7 +127,7 @@ static void drop_far(struct block_orders *self, int64_t first, int64_t epoch) {
 }
 
 /* Where each block begins. */
-static void fill_starts(struct block_table *t, const shardrt_source *source) {
+static void fill_starts(struct order_table *t, const shardrt_source *source) {
   int64_t at = 0;
   for (int64_t k = 0; k < t->count_blocks; k++) {
     t->starts[k] = at;
@@ -139,14 +139,14 @@ static void fill_starts(struct block_table *t, const shardrt_source *source) {
 
 /* The table of an epoch of the part that it is in `turn`, or of the whole source; NULL: out of memory. Locked for
  * writing. */
-static const struct block_table *make_table(struct block_orders *self, const struct source_turn *turn, int64_t epoch) {
+static const struct order_table *make_table(struct block_orders *self, const struct source_turn *turn, int64_t epoch) {
   const bool mixed = self->source->mix != NULL;
   const int64_t first_block = mixed ? source_block_from(self->source, turn->first) : 0;
   const int64_t stop_block =
       mixed ? source_block_from(self->source, turn->first + turn->count) : source_block_count(self->source);
   const int64_t blocks = stop_block - first_block;
   const bool stands_alone = blocks == turn->count;
-  struct block_table *t = alloc_zeros(1, sizeof *t + (stands_alone ? 0 : (size_t)blocks + 1) * sizeof *t->starts);
+  struct order_table *t = alloc_zeros(1, sizeof *t + (stands_alone ? 0 : (size_t)blocks + 1) * sizeof *t->starts);
   if (t == NULL) return NULL;
   const uint64_t seed = mixed ? hash_number(self->seed, turn->first) : self->seed;
   drop_far(self, turn->first, epoch);
@@ -162,7 +162,7 @@ static const struct block_table *make_table(struct block_orders *self, const str
   feistel_keys(seed, epoch, ~(uint64_t)turn->count, ROW_ROUNDS + 1, t->keys);
   set_lanes(t, self->lanes, turn->weight, turn->period);
   if (!stands_alone) fill_starts(t, self->source);
-  struct block_table **bucket = bucket_of(self, turn->first, epoch);
+  struct order_table **bucket = bucket_of(self, turn->first, epoch);
   t->next = *bucket;
   *bucket = t;
   return t;
@@ -176,12 +176,12 @@ struct lane {
 };
 
 /* Where the rows of a batch begin. */
-static int64_t batch_start(const struct block_table *t, int64_t batch) {
+static int64_t batch_start(const struct order_table *t, int64_t batch) {
   if (t->batches == 1) return batch * t->rows;
   return batch / t->batches * t->rows + batch % t->batches * t->rows / t->batches;
 }
 
-static struct lane lane_of(const struct block_table *t, int64_t row) {
+static struct lane lane_of(const struct order_table *t, int64_t row) {
   struct lane found = {.batch = row / t->rows};
   if (t->batches > 1) found.batch = found.batch * t->batches + ((row % t->rows + 1) * t->batches - 1) / t->rows;
   found.lane = row - batch_start(t, found.batch);
@@ -189,8 +189,10 @@ static struct lane lane_of(const struct block_table *t, int64_t row) {
 }
 
 /* What is known of the last sample's place, so that one beside it is found sooner; zeros: nothing. */
-struct walk {
-  const struct block_table *table;
+struct order_walk {
+  const struct order_table *table;
+  int64_t position;             /* the last one, */
+  struct lane at;               /* and where it lies in the stream */
   int64_t start, stop;          /* positions of its window, */
   int64_t from, to;             /* and blocks */
   struct lane begin, end;       /* where the window begins in the stream, and ends */
@@ -202,12 +204,13 @@ struct walk {
 };
 
 /* The first block of window w. */
-static int64_t window_from(const struct block_table *t, int64_t w) {
+static int64_t window_from(const struct order_table *t, int64_t w) {
   return w * t->count_blocks / t->windows;
 }
 
-static void enter_window(struct walk *self, const struct block_table *t, int64_t w) {
-  *self = (struct walk){.table = t, .from = window_from(t, w), .to = window_from(t, w + 1), .block = -1};
+static void enter_window(struct order_walk *self, const struct order_table *t, int64_t w) {
+  *self = (struct order_walk){
+      .table = t, .position = -2, .from = window_from(t, w), .to = window_from(t, w + 1), .block = -1};
   self->start = t->starts[self->from];
   self->stop = t->starts[self->to];
   self->begin = lane_of(t, t->base + self->start);
@@ -216,14 +219,14 @@ static void enter_window(struct walk *self, const struct block_table *t, int64_t
 
 /* How many rows of the window lie in lanes before this one, which every batch has, or is the first that some have not.
  */
-static int64_t rows_before(const struct walk *self, int64_t lane) {
+static int64_t rows_before(const struct order_walk *self, int64_t lane) {
   const int64_t begin = self->begin.lane, end = self->end.lane;
   return (self->end.batch - self->begin.batch) * lane + (lane < end ? lane : end) - (lane < begin ? lane : begin);
 }
 
 /* The number of a place among the rows of the window, lane by lane. */
-static int64_t rank_of(const struct walk *self, struct lane at) {
-  const struct block_table *t = self->table;
+static int64_t rank_of(const struct order_walk *self, struct lane at) {
+  const struct order_table *t = self->table;
   int64_t batches = at.batch - self->begin.batch; /* before this one in which the lane is the window's */
   if (at.lane == t->lanes)
     batches = batch_start(t, at.batch) - batch_start(t, self->begin.batch) - batches * t->lanes;
@@ -233,12 +236,12 @@ static int64_t rank_of(const struct walk *self, struct lane at) {
 }
 
 /* The block that has a row of the window, as blocks follow one another. */
-static int64_t block_of(const struct walk *self, int64_t from, int64_t to, int64_t rank) {
+static int64_t block_of(const struct order_walk *self, int64_t from, int64_t to, int64_t rank) {
   return from + search_part(self->table->starts + from, sizeof *self->table->starts, to - from, self->start + rank);
 }
 
-static void enter_strip(struct walk *self, int64_t rank) {
-  const struct block_table *t = self->table;
+static void enter_strip(struct order_walk *self, int64_t rank) {
+  const struct order_table *t = self->table;
   const int64_t blocks = self->to - self->from, lanes = t->lanes > 0 ? t->lanes : 1;
   const int64_t strips = blocks < lanes ? blocks : lanes;
   const int64_t strip = ((block_of(self, self->from, self->to, rank) - self->from + 1) * strips - 1) / blocks;
@@ -251,17 +254,22 @@ static void enter_strip(struct walk *self, int64_t rank) {
 }
 
 /* The sample at a position of the table's epoch. */
-static int64_t walk_to(struct walk *self, const struct block_orders *orders, const struct block_table *t,
+static int64_t walk_to(struct order_walk *self, const struct block_orders *orders, const struct order_table *t,
                        int64_t position) {
   if (t->stands_alone) {
-    *self = (struct walk){.table = t};
+    *self = (struct order_walk){.table = t};
     return t->first + epoch_order_at(&t->alone, position);
   }
   if (self->table != t || position < self->start || position >= self->stop) {
     const int64_t block = search_part(t->starts, sizeof *t->starts, t->count_blocks, position);
     enter_window(self, t, ((block + 1) * t->windows - 1) / t->count_blocks);
   }
-  int64_t rank = rank_of(self, lane_of(t, t->base + position));
+  if (position == self->position + 1 && self->at.lane + 1 < t->lanes)
+    self->at.lane++;
+  else
+    self->at = lane_of(t, t->base + position);
+  self->position = position;
+  int64_t rank = rank_of(self, self->at);
   if (rank < self->strip || rank >= self->strip_stop) enter_strip(self, rank);
   const int64_t rows = self->strip_stop - self->strip;
   rank = self->strip + feistel_at(&self->halves, rows, t->keys, ROW_ROUNDS, self->tweak, rank - self->strip);
@@ -283,24 +291,24 @@ static struct source_turn turn_at(const struct block_orders *self, int64_t epoch
 
 int block_orders_samples(struct block_orders *self, int64_t epoch, int64_t first, int64_t n, int64_t *samples,
                          int64_t *epochs) {
-  struct walk walk = {0};
+  struct order_walk walk = {0};
   bool writing = false;
   int code = SHARDRT_OK;
   pthread_rwlock_rdlock(&self->lock);
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     const struct source_turn turn = turn_at(self, epoch, first + i);
     epochs[i] = turn.before / turn.count;
-    const struct block_table *t = walk.table;
+    const struct order_table *t = walk.table;
     if (t == NULL || t->first != turn.first || t->epoch != epochs[i]) t = find_table(self, turn.first, epochs[i]);
     if (t == NULL && !writing) {
       pthread_rwlock_unlock(&self->lock);
       pthread_rwlock_wrlock(&self->lock);
       writing = true;
-      walk = (struct walk){0}; /* its table may have been let go */
+      walk = (struct order_walk){0}; /* its table may have been let go */
       t = find_table(self, turn.first, epochs[i]);
     }
     if (t == NULL) {
-      walk = (struct walk){0};
+      walk = (struct order_walk){0};
       t = make_table(self, &turn, epochs[i]);
     }
     if (t == NULL)
@@ -320,10 +328,10 @@ int block_orders_touched(struct block_orders *self, int64_t from, int64_t to, in
   *out = 0;
   if (turn.count == 0 || from == to) return SHARDRT_OK;
   pthread_rwlock_wrlock(&self->lock);
-  const struct block_table *t = find_table(self, 0, 0);
+  const struct order_table *t = find_table(self, 0, 0);
   if (t == NULL) t = make_table(self, &turn, 0);
   for (int64_t w = 0; t != NULL && !t->stands_alone && w < t->windows; w++) {
-    struct walk walk;
+    struct order_walk walk;
     enter_window(&walk, t, w);
     const int64_t start = rows_before(&walk, from), stop = rows_before(&walk, to);
     if (start == stop) continue;

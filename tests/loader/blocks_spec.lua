@@ -223,19 +223,58 @@ describe('shuffle = "blocks"', function()
     end
   end)
 
-  it("has packed rows of one block after the other's, and refuses what it is not for", function()
-    local tokens = {}
-    for i = 1, 400 do tokens[i] = shardrt.ndarray.full({ random(1, 9) }, i, "int32") end
-    local rows = shardrt.source.ragged { tokens = tokens }:pack { length = 12, window = 10 }
-    local loader = shardrt.loader { source = rows, shuffle = "blocks", window = 2, batch_size = 8, epochs = 1,
-      remainder = "pad" }
-    local seen = {}
-    for batch in loader do
-      local host = shardrt.device_get(batch.tokens)
-      for i = 0, host.size - 1 do seen[host.data[i]] = true end
+  it("takes runs of packed rows, of records in several files, and chunks of ArrayRecords", function()
+    local tokens = {} -- 8 MiB
+    for i = 1, 2000 do tokens[i] = shardrt.ndarray.full({ random(500, 1500) }, i, "int32") end
+    local rows = shardrt.source.ragged { tokens = tokens }:pack { length = 2048, window = 50 }
+    local function samples(source, field, o)
+      local options = { source = source, shuffle = "blocks", window = 2, batch_size = 8, epochs = 1, remainder = "pad" }
+      for name, value in pairs(o or {}) do options[name] = value end
+      local loader, seen, n = shardrt.loader(options), {}, 0
+      for batch in loader do
+        local host, mask = shardrt.device_get(batch[field]), shardrt.device_get(batch.mask)
+        local each = host.size / mask.size
+        for i = 0, mask.size - 1 do
+          if mask.data[i] then
+            n = n + 1
+            for k = 0, each - 1 do seen[tonumber(host.data[i * each + k])] = true end
+          end
+        end
+      end
+      return n, seen, loader:stats()
     end
-    for i = 1, 400 do assert.is_true(seen[i]) end
+    local n, seen, stats = samples(rows, "tokens")
+    assert.equal(#rows, n)
+    for i = 1, 2000 do assert.is_true(seen[i]) end
+    assert.is_true(stats.blocks >= 2 and stats.blocks <= 3, stats.blocks)
 
+    local paths, count = {}, 0
+    for f, lines in ipairs { 10, 60000, 1, 300 } do
+      local text = { "id,text" }
+      for _ = 1, lines do
+        text[#text + 1] = ("%d,%s"):format(count, ("x"):rep(60))
+        count = count + 1
+      end
+      paths[f] = files.write(folder, ("%d.csv"):format(f), table.concat(text, "\n") .. "\n")
+    end
+    n, seen, stats = samples(shardrt.source.csv(paths, { fields = { "id" } }), "id", { batch_size = 64 })
+    assert.equal(count, n)
+    for i = 0, count - 1 do assert.is_true(seen[i]) end
+    assert.equal(3 + math.ceil(60000 / math.floor(2 ^ 20 / math.floor(#files.slurp(paths[2]) / 60000))), stats.blocks)
+
+    local path = folder .. "/zstd-4.array_record"
+    assert(os.execute("gunzip -c tests/files/array_record/zstd-4.array_record.gz >" .. path) == 0)
+    local size = shardrt.transform.lua(function(sample) sample.out[0] = sample.size end,
+      { shape = {}, dtype = "int32" })
+    n, seen, stats = samples(shardrt.source.array_record(path), "record", { epochs = 30, num_workers = 4,
+      transform = { record = { size } } })
+    assert.equal(300, n)
+    for i = 0, 9 do assert.is_true(seen[5 + 13 * i]) end
+    assert.equal(3, stats.blocks)
+    assert.equal(3, stats.blocks_decoded) -- all are kept
+  end)
+
+  it("refuses what it is not for, and states of another order", function()
     local source = shardrt.source.array { id = shardrt.ndarray.arange(64, "int32") }
     local function refused(o)
       o.source, o.batch_size = source, 8

@@ -40,26 +40,26 @@ struct record_place {
 };
 
 /* A chunk that was decoded: what its slot's memory begins with. */
-struct decoded {
+struct decoded_chunk {
   struct riegeli_records records;
   size_t capacity; /* bytes of the room behind this */
 };
 
 /* The chunk that a thread holds: records of one chunk are often read one after the other, and so are the fields of a
  * record. */
-struct held {
+struct held_chunk {
   struct chunks *chunks;
   int64_t number; /* of `chunk`, which is NULL where there is none */
   struct chunk *chunk;
 };
 
 static void *make_held(const void *owner) {
-  struct held *made = alloc_zeros(1, sizeof *made);
+  struct held_chunk *made = alloc_zeros(1, sizeof *made);
   if (made != NULL) made->chunks = ((const struct array_record *)owner)->decoded;
   return made;
 }
 
-static void let_go(struct held *self) {
+static void let_go(struct held_chunk *self) {
   if (self->chunk != NULL) chunks_release(self->chunks, self->number, self->chunk);
   self->chunk = NULL;
 }
@@ -103,25 +103,25 @@ static int get_chunk(const struct array_record *self, struct record_place p, str
 }
 
 /* What is to be decoded. */
-struct wanted {
+struct wanted_chunk {
   const struct array_record *self;
   struct record_place place;
   const struct riegeli_chunk *chunk; /* NULL: it was not looked at yet */
 };
 
-static struct decoded *decoded_room(struct chunk *out, size_t bytes) {
-  struct decoded *room = (struct decoded *)(void *)out->memory;
+static struct decoded_chunk *decoded_room(struct chunk *out, size_t bytes) {
+  struct decoded_chunk *room = (struct decoded_chunk *)(void *)out->memory;
   if (room != NULL && room->capacity >= bytes) return room;
   alloc_free(out->memory);
   out->memory = alloc_aligned(sizeof(uint64_t), sizeof *room + bytes);
-  room = (struct decoded *)(void *)out->memory;
+  room = (struct decoded_chunk *)(void *)out->memory;
   if (room != NULL) room->capacity = bytes;
   return room;
 }
 
 static int decode_chunk(const void *context, int64_t number, struct reader *reader, struct chunk *out) {
   (void)number;
-  const struct wanted *w = context;
+  const struct wanted_chunk *w = context;
   const struct reader_mark mark = reader_mark(reader);
   struct riegeli_chunk got;
   size_t bytes = 0;
@@ -132,7 +132,7 @@ static int decode_chunk(const void *context, int64_t number, struct reader *read
     code = get_chunk(w->self, w->place, reader, &got);
   if (code == SHARDRT_OK) code = riegeli_room(&got, &bytes);
   const int64_t start = reader_now();
-  struct decoded *room = code == SHARDRT_OK ? decoded_room(out, bytes) : NULL;
+  struct decoded_chunk *room = code == SHARDRT_OK ? decoded_room(out, bytes) : NULL;
   if (code == SHARDRT_OK) code = room != NULL ? riegeli_decode(&got, room + 1, reader, &room->records) : ALLOC_FAILED;
   reader_release(reader, mark);
   if (code != SHARDRT_OK) return code;
@@ -165,13 +165,13 @@ static int get_open_record(const struct riegeli_chunk *chunk, struct reader *rea
 /* A record's bytes; *kept: they lie in a chunk that this thread holds, and so do not stay. */
 static int get_record(const struct array_record *self, struct record_place p, struct reader *reader,
                       const uint8_t **data, size_t *bytes, bool *kept) {
-  struct held *held = reader_state(reader, self, make_held, drop_held);
+  struct held_chunk *held = reader_state(reader, self, make_held, drop_held);
   if (held == NULL) return ALLOC_FAILED;
   const int64_t number = p.file->first_chunk + p.chunk;
   int code = SHARDRT_OK;
   *kept = true;
   if (held->chunk == NULL || held->number != number) {
-    struct wanted w = {.self = self, .place = p};
+    struct wanted_chunk w = {.self = self, .place = p};
     struct riegeli_chunk got;
     let_go(held);
     if (records_of(p) == 1) { /* it may lie open */
@@ -187,13 +187,13 @@ static int get_record(const struct array_record *self, struct record_place p, st
     }
     held->number = number;
   }
-  give_record(&((const struct decoded *)(const void *)held->chunk->data)->records, p.row, data, bytes);
+  give_record(&((const struct decoded_chunk *)(const void *)held->chunk->data)->records, p.row, data, bytes);
   return SHARDRT_OK;
 }
 
 /* Where a chunk has no place to be kept in, it goes as soon as its record was taken. */
 static void leave_record(const struct array_record *self, struct reader *reader) {
-  struct held *held = reader_state(reader, self, make_held, drop_held);
+  struct held_chunk *held = reader_state(reader, self, make_held, drop_held);
   if (held != NULL && held->chunk != NULL && !chunks_keeps(self->decoded, held->number, held->chunk)) let_go(held);
 }
 
@@ -285,7 +285,7 @@ static int make_room(struct array_record *self) {
   for (int32_t i = 0; i < self->nfiles; i++) bytes += self->files[i].decoded;
   bytes += (size_t)self->base.count * sizeof(size_t);
   const int64_t chunks = self->nchunks > 0 ? self->nchunks : 1;
-  self->decoded = chunks_new(chunks, sizeof(struct decoded) + bytes / (size_t)chunks, false);
+  self->decoded = chunks_new(chunks, sizeof(struct decoded_chunk) + bytes / (size_t)chunks, false);
   return self->decoded != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 

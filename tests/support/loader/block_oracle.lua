@@ -8,7 +8,7 @@ local bxor, band, bor, lshift, rshift = bit.bxor, bit.band, bit.bor, bit.lshift,
 local oracle = {}
 
 local GOLDEN = 0x9e3779b97f4a7c15ULL
-local ROUNDS = 8
+local ROUNDS = 6
 
 local function u64(x) return ffi.cast("uint64_t", ffi.cast("int64_t", x)) end
 
