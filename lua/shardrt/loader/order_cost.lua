@@ -68,10 +68,10 @@ function order_cost.lines(loader)
   local window = loader.window or order_cost.WINDOW
   local processes = current.info.process_count
   local asked = processes <= MOST_PROCESSES and processes or 1
-  local plain, by_blocks = order_cost.of(loader, false, nil, asked), order_cost.of(loader, "blocks", window, asked)
-  if not plain.decoded and not plain.downloaded then return {} end
   local full = order_cost.of(loader, true, nil, asked)
-  local taken = plain.decoded and "decoded" or "downloaded"
+  if not full.decoded and not full.downloaded then return {} end
+  local plain, by_blocks = order_cost.of(loader, false, nil, asked), order_cost.of(loader, "blocks", window, asked)
+  local taken = full.decoded and "decoded" or "downloaded"
   local function line(words, cost)
     return ("  %s: %s blocks %s, %s bytes"):format(words, with_commas(cost.blocks), taken, with_commas(cost.bytes))
   end
@@ -92,17 +92,17 @@ function order_cost.tell(loader)
   local differs, blocks = matters(loader)
   if not differs then return end
   local window = loader.window or order_cost.WINDOW
-  local by_blocks = order_cost.of(loader, "blocks", window, 1)
-  if not by_blocks.decoded then return end
+  local full = order_cost.of(loader, true, nil, 1)
+  if not full.decoded then return end
   if loader.shuffle == true then
     told[where] = true
     collective.notice('%s: shuffle = true over %s blocks that are decoded whole: an epoch decodes about %s of them in '
       .. 'all processes together; shuffle = "blocks" decodes about %s', where, with_commas(blocks),
-      with_commas(order_cost.of(loader, true, nil, 1).blocks), with_commas(by_blocks.blocks))
-  elseif by_blocks.kept < math.min(window, blocks) / current.info.process_count then
+      with_commas(full.blocks), with_commas(order_cost.of(loader, "blocks", window, 1).blocks))
+  elseif full.kept < math.min(window, blocks) / current.info.process_count then
     told[where] = true
     collective.notice('%s: window = %s, and a process keeps about %s blocks decoded: a smaller window decodes fewer',
-      where, with_commas(window), with_commas(by_blocks.kept))
+      where, with_commas(window), with_commas(full.kept))
   end
 end
 
