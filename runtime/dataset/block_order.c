@@ -171,7 +171,7 @@ static const struct order_table *make_table(struct block_orders *self, const str
 /* ---- a table's samples ------------------------------------------------------------------------------------------- */
 
 /* A place in the stream: a row of a batch. */
-struct lane {
+struct order_place {
   int64_t batch, lane;
 };
 
@@ -181,8 +181,8 @@ static int64_t batch_start(const struct order_table *t, int64_t batch) {
   return batch / t->batches * t->rows + batch % t->batches * t->rows / t->batches;
 }
 
-static struct lane lane_of(const struct order_table *t, int64_t row) {
-  struct lane found = {.batch = row / t->rows};
+static struct order_place lane_of(const struct order_table *t, int64_t row) {
+  struct order_place found = {.batch = row / t->rows};
   if (t->batches > 1) found.batch = found.batch * t->batches + ((row % t->rows + 1) * t->batches - 1) / t->rows;
   found.lane = row - batch_start(t, found.batch);
   return found;
@@ -191,13 +191,13 @@ static struct lane lane_of(const struct order_table *t, int64_t row) {
 /* What is known of the last sample's place, so that one beside it is found sooner; zeros: nothing. */
 struct order_walk {
   const struct order_table *table;
-  int64_t position;             /* the last one, */
-  struct lane at;               /* and where it lies in the stream */
-  int64_t start, stop;          /* positions of its window, */
-  int64_t from, to;             /* and blocks */
-  struct lane begin, end;       /* where the window begins in the stream, and ends */
-  int64_t strip, strip_stop;    /* rows of the window, lane by lane, whose blocks share them: */
-  int64_t strip_from, strip_to; /* these blocks */
+  int64_t position;              /* the last one, */
+  struct order_place at;         /* and where it lies in the stream */
+  int64_t start, stop;           /* positions of its window, */
+  int64_t from, to;              /* and blocks */
+  struct order_place begin, end; /* where the window begins in the stream, and ends */
+  int64_t strip, strip_stop;     /* rows of the window, lane by lane, whose blocks share them: */
+  int64_t strip_from, strip_to;  /* these blocks */
   struct feistel_halves halves;
   uint64_t tweak;
   int64_t block, block_first; /* one of them, and its first sample */
@@ -225,7 +225,7 @@ static int64_t rows_before(const struct order_walk *self, int64_t lane) {
 }
 
 /* The number of a place among the rows of the window, lane by lane. */
-static int64_t rank_of(const struct order_walk *self, struct lane at) {
+static int64_t rank_of(const struct order_walk *self, struct order_place at) {
   const struct order_table *t = self->table;
   int64_t batches = at.batch - self->begin.batch; /* before this one in which the lane is the window's */
   if (at.lane == t->lanes)
