@@ -46,11 +46,12 @@ struct decoded_chunk {
 };
 
 /* The chunk that a thread holds: records of one chunk are often read one after the other, and so are the fields of a
- * record. */
+ * record. Where each chunk has one record it is the thread's own: nobody else wants it soon. */
 struct held_chunk {
   struct chunks *chunks;
   int64_t number; /* of `chunk`, which is NULL where there is none */
   struct chunk *chunk;
+  struct chunk single;
 };
 
 static void *make_held(const void *owner) {
@@ -60,12 +61,13 @@ static void *make_held(const void *owner) {
 }
 
 static void let_go(struct held_chunk *self) {
-  if (self->chunk != NULL) chunks_release(self->chunks, self->number, self->chunk);
+  if (self->chunk != NULL && self->chunk != &self->single) chunks_release(self->chunks, self->number, self->chunk);
   self->chunk = NULL;
 }
 
 static void drop_held(void *state) {
   let_go(state);
+  alloc_free(((struct held_chunk *)state)->single.memory);
   alloc_free(state);
 }
 
@@ -80,6 +82,11 @@ static struct record_place find_record(const struct array_record *self, int64_t 
 
 static int64_t records_of(struct record_place p) {
   return p.file->chunks[p.chunk + 1].first - p.file->chunks[p.chunk].first;
+}
+
+/* Whether each chunk has one record: then runs of them are blocks. */
+static bool has_single_records(const struct array_record_file *f) {
+  return f->chunks[f->nchunks].first == f->nchunks;
 }
 
 /* Prefixes the message of a failure with the file, the record and where its chunk is. */
@@ -137,7 +144,7 @@ static int decode_chunk(const void *context, int64_t number, struct reader *read
   reader_release(reader, mark);
   if (code != SHARDRT_OK) return code;
   out->data = out->memory;
-  reader->blocks_decoded++;
+  if (!has_single_records(w->place.file)) reader->blocks_decoded++;
   reader_spent(reader, READER_DECODE, start);
   return SHARDRT_OK;
 }
@@ -180,7 +187,9 @@ static int get_record(const struct array_record *self, struct record_place p, st
       if (!*kept) return get_open_record(&got, reader, data, bytes);
       w.chunk = &got;
     }
-    if (code == SHARDRT_OK) code = chunks_hold(self->decoded, number, decode_chunk, &w, reader, &held->chunk);
+    const bool alone = has_single_records(p.file);
+    if (code == SHARDRT_OK && alone) code = decode_chunk(&w, number, reader, held->chunk = &held->single);
+    if (code == SHARDRT_OK && !alone) code = chunks_hold(self->decoded, number, decode_chunk, &w, reader, &held->chunk);
     if (code != SHARDRT_OK) {
       held->chunk = NULL;
       return code;
@@ -194,7 +203,8 @@ static int get_record(const struct array_record *self, struct record_place p, st
 /* Where a chunk has no place to be kept in, it goes as soon as its record was taken. */
 static void leave_record(const struct array_record *self, struct reader *reader) {
   struct held_chunk *held = reader_state(reader, self, make_held, drop_held);
-  if (held != NULL && held->chunk != NULL && !chunks_keeps(self->decoded, held->number, held->chunk)) let_go(held);
+  if (held == NULL || held->chunk == NULL || held->chunk == &held->single) return;
+  if (!chunks_keeps(self->decoded, held->number, held->chunk)) let_go(held);
 }
 
 /* A value that lies within a chunk that is held is copied: the thread lets that go for the next one. */
@@ -227,11 +237,6 @@ static int array_record_value(const shardrt_source *source, int32_t field, int64
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
-
-/* Whether each chunk has one record: then runs of them are blocks. */
-static bool has_single_records(const struct array_record_file *f) {
-  return f->chunks[f->nchunks].first == f->nchunks;
-}
 
 static int64_t blocks_of(const struct array_record_file *f) {
   return has_single_records(f) ? source_run_count(f->nchunks, source_run_samples(f->nchunks, f->stored.bytes))
