@@ -166,6 +166,8 @@ describe('shuffle = "blocks"', function()
         assert.same(expected, got, say)
         assert.equal(#blocks == #ids and #ids or #blocks, first:stats().blocks, say)
         local from = states[random(math.max(1, #states - 1))]
+        local wide = loader { batch_size = 8 * random(1, 5), lanes = o.batch_size }
+        assert.same(expected, (ids_of(wide)), say)
         local other = loader { batch_size = 8 * random(1, 5) }
         other:restore(cjson.decode(from.state))
         local rest = ids_of(other)
@@ -287,6 +289,7 @@ describe('shuffle = "blocks"', function()
       o.source, o.batch_size, o.epochs = source, 8, 1
       return shardrt.loader(o)
     end
+    assert.truthy(refused({ shuffle = true, lanes = 3 }):find('lanes is for shuffle = "blocks"', 1, true))
     local given = state({ shuffle = "blocks", window = 3 }):state()
     assert.equal(3, given.window)
     local function differs(o) return files.message(function() state(o):restore(given) end) end

@@ -135,6 +135,7 @@ end
 function pipelines.loader(made, o)
   return shardrt.loader {
     source = made.source, transform = made.transform, shuffle = made.shuffle, window = made.window,
+    lanes = made.window and 8 or nil,
     seed = made.seed, epochs = made.epochs,
     remainder = "pad", batch_size = o.batch_size, sharding = o.sharding, num_workers = o.num_workers,
     prefetch = o.prefetch, pipeline = o.pipeline,

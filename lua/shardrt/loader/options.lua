@@ -23,6 +23,8 @@ local options = {}
 ---blocks, as compressed chunks or parts of files on servers, the blocks in random order, and the rows of some that
 ---follow one another mixed, so that each block is decoded or downloaded about once an epoch; false
 ---@field window integer? # of shuffle = "blocks": so many blocks are mixed; 32
+---@field lanes integer? # of shuffle = "blocks": the batch size for which the order is laid out; nil: batch_size. The
+---order depends on it: loaders with other batches have the same order if it is said
 ---@field seed integer? # of the order; 0
 ---@field epochs integer? # nil: without end
 ---@field remainder "drop"|"pad"|"error"|nil # what becomes of an epoch's last rows that fill no batch; "drop"
@@ -44,9 +46,10 @@ local options = {}
 --- What the options are called.
 ---@type table<string, true>
 options.KEYWORDS = {
-  source = true, batch_size = true, sharding = true, shuffle = true, window = true, seed = true, epochs = true,
-  remainder = true, pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true,
-  batch_transform = true, on_bad_record = true, num_workers = true, prefetch = true, read_size = true,
+  source = true, batch_size = true, sharding = true, shuffle = true, window = true, lanes = true, seed = true,
+  epochs = true, remainder = true, pipeline = true, load_sharding = true, bandwidth = true, filter = true,
+  transform = true, batch_transform = true, on_bad_record = true, num_workers = true, prefetch = true,
+  read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
@@ -65,6 +68,9 @@ end
 -- What belongs to one pipeline only, or is a word that this version does not have: said plainly, rather
 -- than ignored.
 local function refuse_useless(o)
+  if o.lanes ~= nil and o.shuffle ~= "blocks" then
+    fail 'loader: lanes is for shuffle = "blocks": the batch size for which the order is laid out'
+  end
   if o.load_sharding ~= nil and o.pipeline ~= "reshard" and o.pipeline ~= "auto" then
     fail 'loader: load_sharding is for pipeline = "reshard" or "auto"; others read the data where `sharding` puts it'
   end
@@ -104,7 +110,7 @@ function options.check(o)
     batch_size = whole_number("batch_size", o.batch_size, 1),
     shuffle = o.shuffle or false,
     window = o.shuffle == "blocks" and whole_number("window", o.window or order_cost.WINDOW, 1) or nil,
-    lanes = o.shuffle == "blocks" and o.batch_size or nil,
+    lanes = o.shuffle == "blocks" and whole_number("lanes", o.lanes or o.batch_size, 1) or nil,
     seed = o.seed == nil and 0 or whole_number("seed", o.seed, -2 ^ 53),
     epochs = o.epochs ~= nil and whole_number("epochs", o.epochs, 0) or nil,
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
@@ -124,7 +130,7 @@ end
 function options.agree(self, names, load)
   local told = {
     { "batch_size", self.batch_size }, { "shuffle", self.shuffle }, { "seed", self.seed },
-    { "window", self.window or "" },
+    { "window", self.window or "" }, { "lanes", self.lanes or "" },
     { "epochs", self.epochs or "without end" }, { "remainder", self.remainder }, { "pipeline", self.pipeline },
     { "bandwidth", self.bandwidth and bandwidth.text(self.bandwidth) or "" },
     { "batch_transform", self.batch_transform and "a function" or "" },
