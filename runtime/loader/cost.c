@@ -1,4 +1,6 @@
 /* cost.c - what a batch costs a process: bytes of its plans, before anything is read. */
+#include <stdlib.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dataset/block_order.h"
@@ -40,27 +42,28 @@ struct row_run {
   int64_t from, to;
 };
 
-/* The runs of the plan's rows, joined, in ascending order; returns how many. */
+static int compare_runs(const void *a, const void *b) {
+  const int64_t x = ((const struct row_run *)a)->from, y = ((const struct row_run *)b)->from;
+  return (x > y) - (x < y);
+}
+
+/* The runs of the plan's rows, joined, in ascending order; returns how many. There is room for one more than blocks. */
 static int64_t list_runs(const struct plan *plan, struct row_run *runs) {
   if (plan->pipeline == SHARDRT_GLOBAL) {
     runs[0] = (struct row_run){.to = plan->batch_size};
     return plan->nfields > 0;
   }
+  for (int64_t b = 0; b < plan->nblocks; b++) {
+    const struct plan_block *block = &plan->blocks[b];
+    runs[b] = (struct row_run){.from = block->first_row, .to = block->first_row + block->rows};
+  }
+  qsort(runs, (size_t)plan->nblocks, sizeof *runs, compare_runs);
   int64_t n = 0;
-  for (int64_t at = 0; at < plan->batch_size;) { /* the first row from `at` on that some block has, and how far on */
-    struct row_run next = {.from = plan->batch_size, .to = plan->batch_size};
-    for (int64_t b = 0; b < plan->nblocks; b++) {
-      const int64_t from = plan->blocks[b].first_row, to = from + plan->blocks[b].rows;
-      if (to <= at || to == from || (from > at ? from : at) > next.from) continue;
-      if ((from > at ? from : at) < next.from) next = (struct row_run){.from = from > at ? from : at, .to = to};
-      if (to > next.to) next.to = to;
-    }
-    if (next.from >= plan->batch_size) break;
-    if (n > 0 && runs[n - 1].to == next.from)
-      runs[n - 1].to = next.to;
-    else
-      runs[n++] = next;
-    at = next.to;
+  for (int64_t b = 0; b < plan->nblocks; b++) {
+    if (n == 0 || runs[b].from > runs[n - 1].to)
+      runs[n++] = runs[b];
+    else if (runs[b].to > runs[n - 1].to)
+      runs[n - 1].to = runs[b].to;
   }
   return n;
 }
@@ -104,7 +107,7 @@ static int count_touched(const struct plan *plan, const shardrt_loader_options *
 
 static int find_order_cost(const struct plan *plan, const shardrt_loader_options *o, shardrt_order_cost *out) {
   const shardrt_source *source = plan->source;
-  const int64_t blocks = source_block_count(source), kept = source_blocks_kept(source);
+  const int64_t blocks = source_block_count(source), kept = out->kept;
   struct row_run *runs = alloc_array((size_t)plan->nblocks + 1, sizeof *runs);
   if (runs == NULL) return ALLOC_FAILED;
   int code = count_touched(plan, o, runs, list_runs(plan, runs), &out->blocks);
@@ -113,14 +116,14 @@ static int find_order_cost(const struct plan *plan, const shardrt_loader_options
     out->blocks = kept >= blocks ? blocks : blocks + (out->blocks - blocks) / blocks * (blocks - kept);
   const size_t each = blocks > 0 ? source_stored_bytes(source) / (size_t)blocks : 0;
   out->bytes = out->blocks * (int64_t)each;
-  out->downloaded = source_is_remote(source);
-  out->decoded = kept >= 0;
-  out->kept = kept >= 0 ? kept : 0;
   return code;
 }
 
 int shardrt_loader_order_cost(const shardrt_loader_options *options, shardrt_order_cost *out) {
-  *out = (shardrt_order_cost){0};
+  const int64_t kept = source_blocks_kept(options->source);
+  *out = (shardrt_order_cost){
+      .kept = kept > 0 ? kept : 0, .decoded = kept >= 0, .downloaded = source_is_remote(options->source)};
+  if (!out->decoded && !out->downloaded) return SHARDRT_OK;
   if (options->source->mix != NULL)
     return error_set(SHARDRT_EINVAL, "this is a mix: each of its parts has an order of its own");
   struct plan *plan;

@@ -100,8 +100,8 @@ typedef struct shardrt_order_cost {
   int32_t decoded;    /* 1: they are */
   int32_t downloaded; /* 1: some file lies on a server */
 } shardrt_order_cost;
-/* For options->shuffle. Nothing is read. EINVAL: the source is a mix, whose parts have orders of their own; what
- * shardrt_loader_cost_of says. */
+/* For options->shuffle. Nothing is read. Blocks that are neither decoded nor downloaded are not counted. EINVAL: the
+ * source is a mix, whose parts have orders of their own; what shardrt_loader_cost_of says. */
 int shardrt_loader_order_cost(const shardrt_loader_options *options, shardrt_order_cost *out);
 
 /* A loader that moves its batches (load_shardings) makes collective calls in shardrt_loader_next. */
