@@ -183,6 +183,9 @@ double shardrt_source_fill(const shardrt_source *source);
 /* Under planning: how many samples there are is not known before data is read, and the most there can be are counted.
  */
 bool shardrt_source_is_guessed(const shardrt_source *source);
+/* In how many blocks the source is stored that are decoded, decompressed or fetched as a whole; where it is not, runs
+ * of about a MiB count as blocks. As many as samples: each stands alone. */
+int64_t shardrt_source_blocks(const shardrt_source *source);
 void shardrt_source_free(shardrt_source *source); /* one count less */
 /* The i-th class of a source of the format "folder", whose label is i; lives as long as the source. NULL beyond the
  * last, and in other sources. */

@@ -4,74 +4,47 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "dataset/block_order.h"
 #include "dataset/source.h"
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
  * equally likely; their cost does not matter there. */
 enum { SMALL_BITS = 14, SMALL_ROUNDS = EPOCH_ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 };
 
-/* SplitMix64's finaliser, variant 13 of Stafford's:
- * https://zimbry.blogspot.com/2011/09/better-bit-mixing-improving-on.html
- */
-static uint64_t mix_bits(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-static int32_t bits_of(uint64_t count) {
-  return count < 2 ? 0 : 64 - __builtin_clzll(count - 1);
-}
-
 void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
-  const uint64_t golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
-  int32_t bits = bits_of((uint64_t)count);
-  *self = (struct epoch_order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .low_bits = bits / 2};
-  self->low_mask = (UINT64_C(1) << (bits / 2)) - 1;
-  self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
+  *self = (struct epoch_order){
+      .seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .halves = feistel_halves_of(count)};
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
-  self->rounds = bits < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
+  self->rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
   assert(self->rounds <= EPOCH_ORDER_MAX_ROUNDS && self->rounds % 2 == 0); /* a round is for one half */
-  uint64_t state = mix_bits(mix_bits(mix_bits(seed + golden) ^ (uint64_t)epoch) + golden * (uint64_t)count);
-  for (int32_t r = 0; r < self->rounds; r++) self->keys[r] = mix_bits(state += golden);
+  feistel_keys(seed, epoch, (uint64_t)count, self->rounds, self->keys);
 }
 
-/* 32 bits from one half and a round's key. */
-static inline uint64_t scramble_half(uint64_t half, uint64_t key) {
-  uint64_t x = (half ^ key) * 0xd6e8feb86659fd93u;
-  x = (x ^ (x >> 32)) * (key | 1);
-  return x >> 32;
+int64_t epoch_order_at(const struct epoch_order *self, int64_t position) {
+  return feistel_at(&self->halves, self->count, self->keys, self->rounds, 0, position);
 }
 
-/* The sample at `position`; needs 0 <= position < count. */
-static int64_t epoch_order_at(const struct epoch_order *self, int64_t position) {
-  assert(position >= 0 && position < self->count);
-  const int32_t low_bits = self->low_bits;
-  uint64_t x = (uint64_t)position;
-  do {
-    uint64_t low = x & self->low_mask;
-    uint64_t high = x >> low_bits;
-    for (int32_t r = 0; r < self->rounds; r += 2) {
-      high ^= scramble_half(low, self->keys[r]) & self->high_mask;
-      low ^= scramble_half(high, self->keys[r + 1]) & self->low_mask;
-    }
-    x = high << low_bits | low;
-  } while (x >= (uint64_t)self->count);
-  return (int64_t)x;
-}
-
-int64_t epoch_order_sample(const struct epoch_order *self, const shardrt_source *source, int64_t position,
-                           int64_t *epoch) {
-  if (source->mix == NULL) {
-    *epoch = self->epoch;
-    return epoch_order_at(self, position);
-  }
-  const struct source_turn turn = source_turn(source, self->epoch * self->count + position);
-  assert(turn.count > 0 && turn.before >= 0);
-  *epoch = turn.before / turn.count;
+/* The sample whose turn it is in a mix. */
+static int64_t sample_of_turn(const struct epoch_order *self, const struct source_turn *turn, int64_t epoch) {
   struct epoch_order part;
-  epoch_order_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);
-  return turn.first + epoch_order_at(&part, turn.before % turn.count);
+  epoch_order_set(&part, hash_number(self->seed, turn->first), epoch, turn->count, self->shuffle);
+  return turn->first + epoch_order_at(&part, turn->before % turn->count);
+}
+
+int epoch_order_samples(const struct epoch_order *self, const shardrt_source *source, int64_t first, int64_t n,
+                        int64_t *samples, int64_t *epochs) {
+  if (self->blocks != NULL) return block_orders_samples(self->blocks, self->epoch, first, n, samples, epochs);
+  for (int64_t i = 0; source->mix == NULL && i < n; i++) {
+    epochs[i] = self->epoch;
+    samples[i] = epoch_order_at(self, first + i);
+  }
+  for (int64_t i = 0; source->mix != NULL && i < n; i++) {
+    const struct source_turn turn = source_turn(source, self->epoch * self->count + first + i);
+    assert(turn.count > 0 && turn.before >= 0);
+    epochs[i] = turn.before / turn.count;
+    samples[i] = sample_of_turn(self, &turn, epochs[i]);
+  }
+  return SHARDRT_OK;
 }
 
 int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {

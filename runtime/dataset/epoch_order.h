@@ -2,33 +2,36 @@
 #ifndef SHARDRT_DATASET_EPOCH_ORDER_H
 #define SHARDRT_DATASET_EPOCH_ORDER_H
 
+#include "dataset/feistel.h"
 #include "shardrt.h"
+
+struct block_orders;
 
 enum { EPOCH_ORDER_MAX_ROUNDS = 24 };
 
-/* The order of one epoch: a permutation of [0, count) that is computed, never stored. A Feistel network over the
- * fewest bits that hold count, walked along its cycle until it lands in [0, count) again (Black and Rogaway, "Ciphers
- * with arbitrary finite domains", 2002). Every round changes one half of the bits by a function of the other, which
- * can be undone whatever the function is: so it is a permutation for every count, also where the two halves differ in
- * width by one. */
+/* The order of one epoch: the source's own; a permutation of [0, count) that is computed, never stored (feistel.h); or
+ * one over blocks (block_order.h), whose tables all who need them share. */
 struct epoch_order {
   uint64_t seed;
   int64_t epoch;
   int64_t count;
   bool shuffle;
+  struct block_orders *blocks; /* borrowed; NULL: it is one of the other two */
   int32_t rounds;
-  int32_t low_bits;                      /* the halves are low_bits and, above them, as many bits or one more */
-  uint64_t low_mask, high_mask;          /* of either half, moved down to bit 0 */
+  struct feistel_halves halves;
   uint64_t keys[EPOCH_ORDER_MAX_ROUNDS]; /* one for each round, drawn from (seed, epoch, count) */
 };
 
 /* Needs count >= 0 and epoch >= 0. Without shuffle the order is the source's own. */
 void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle);
 
-/* The sample at `position` of an epoch of a source; needs 0 <= position < count, which is the source's length. Of a
- * mix, each part has the order of its own epochs, drawn from the seed and the part's place in the mix. *epoch becomes
- * the epoch that the sample is in. */
-int64_t epoch_order_sample(const struct epoch_order *self, const shardrt_source *source, int64_t position,
-                           int64_t *epoch);
+/* The samples at n positions of an epoch of a source, from `first` on; all below count, which is the source's length.
+ * Of a mix, each part has the order of its own epochs, drawn from the seed and the part's place in the mix. `epochs`
+ * become the epochs that the samples are in. ENOMEM, where the order is one over blocks. */
+int epoch_order_samples(const struct epoch_order *self, const shardrt_source *source, int64_t first, int64_t n,
+                        int64_t *samples, int64_t *epochs);
+
+/* The sample at a position, where there are no blocks and no mix. */
+int64_t epoch_order_at(const struct epoch_order *self, int64_t position);
 
 #endif

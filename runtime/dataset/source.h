@@ -18,8 +18,14 @@
 
 /* Whose turn it is at a position of a mix. */
 struct source_turn {
-  int64_t first, count; /* the samples of the part, in the mix */
-  int64_t before;       /* how often it was its turn before, from position 0 of the first epoch on */
+  int64_t first, count;   /* the samples of the part, in the mix */
+  int64_t before;         /* how often it was its turn before, from position 0 of the first epoch on */
+  int64_t weight, period; /* of `period` positions about `weight` are its turn */
+};
+
+/* Samples that follow one another: first … first + count. */
+struct sample_range {
+  int64_t first, count;
 };
 
 /* A file that a source reads. */
@@ -64,6 +70,14 @@ struct source_format {
                  const shardrt_box *inner, struct extents *out);
   /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+  /* Of a source that is stored in blocks, each decoded, decompressed or fetched as a whole: how many there are, and
+   * which samples each holds. Blocks ascend, without gaps; one may be empty. Pure, lock-free, O(log blocks) or better.
+   * NULL: each sample is a block of its own. */
+  int64_t (*block_count)(const shardrt_source *source);
+  struct sample_range (*block)(const shardrt_source *source, int64_t block);
+  /* How many blocks a process keeps decoded, about. NULL: blocks are not decoded. Who decodes one raises
+   * reader.blocks_decoded. */
+  int64_t (*blocks_kept)(const shardrt_source *source);
   /* Of a view (view/view.h). Maps the first samples, n at most, that lie in one base. Writes their numbers there and
    * the base; returns how many, at least 1. On entry *base is the previous samples' base, or 0. */
   int64_t (*translate)(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
@@ -138,6 +152,20 @@ int64_t source_length(const shardrt_source *source);
 /* Of a source that is a mix or a view of one; needs 0 <= position, which counts through all epochs. */
 struct source_turn source_turn(const shardrt_source *source, int64_t position);
 
+/* The blocks of a source; see source_format. */
+int64_t source_block_count(const shardrt_source *source);
+struct sample_range source_block(const shardrt_source *source, int64_t block); /* needs 0 <= block < their number */
+/* The first block that begins at `sample` or behind it; their number where none does. */
+int64_t source_block_from(const shardrt_source *source, int64_t sample);
+/* Whether each sample is a block of its own. */
+bool source_stands_alone(const shardrt_source *source);
+/* How many decoded blocks are kept; negative: blocks are not decoded. */
+int64_t source_blocks_kept(const shardrt_source *source);
+/* Whether one of the files that it reads lies on a server. */
+bool source_is_remote(const shardrt_source *source);
+/* The bytes of the files, or the arrays, that a source is made of, as they are stored. */
+size_t source_stored_bytes(const shardrt_source *source);
+
 /* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
  * the sample: what plans count. 0 for a field that is computed. */
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
@@ -189,6 +217,19 @@ int source_set_field(shardrt_source *source, int32_t f, const char *name, int32_
 
 /* Adds a source, which gets a count more, to those that this one is made of. */
 int source_add_base(shardrt_source *source, shardrt_source *base);
+
+/* Samples that are not stored in blocks are taken in runs, each a block of about so many bytes: a disk or a server
+ * gives them at once. */
+enum { SOURCE_RUN_BYTES = 1 << 20 };
+/* Samples of a run, of `count` that take `bytes` together; at least 1. */
+int64_t source_run_samples(int64_t count, size_t bytes);
+/* How many runs of so many samples there are, and which samples one of them holds. */
+int64_t source_run_count(int64_t count, int64_t samples);
+struct sample_range source_run(int64_t count, int64_t samples, int64_t run);
+/* The functions of a format whose samples lie one after the other, about alike in size. */
+int64_t source_runs_count(const shardrt_source *source);
+struct sample_range source_runs_block(const shardrt_source *source, int64_t block);
+#define SOURCE_RUNS .block_count = source_runs_count, .block = source_runs_block
 
 /* A `gather` for formats that give values: the box is copied out of each sample's value, which must have the field's
  * shape. */

@@ -70,6 +70,8 @@ int batch_open(struct batch *self, const struct plan *plan, struct buffer_pool *
   }
   atomic_store(&self->all_left, plan->ntasks);
   atomic_store(&self->bytes_read, 0);
+  atomic_store(&self->bytes_from_network, 0);
+  atomic_store(&self->blocks_decoded, 0);
   atomic_store(&self->bytes_fingerprinted, 0);
   atomic_store(&self->busy, 0);
   atomic_store(&self->decoding, 0);
@@ -184,7 +186,7 @@ static void add_figure(_Atomic int64_t *sum, int64_t figure) {
 /* The figures of some tasks, which were collected from 0 on. */
 static void start_figures(struct batch_scratch *scratch) {
   scratch->scattering = scratch->checking = scratch->rows = 0;
-  scratch->reader.bytes_read = 0;
+  scratch->reader.bytes_read = scratch->reader.bytes_from_network = scratch->reader.blocks_decoded = 0;
   memset(scratch->reader.nanoseconds, 0, sizeof scratch->reader.nanoseconds);
 }
 
@@ -193,6 +195,8 @@ static void add_figures(struct batch *self, struct batch_scratch *scratch, int64
   scratch->busy += nanoseconds;
   add_figure(&self->busy, nanoseconds);
   add_figure(&self->bytes_read, reader->bytes_read);
+  add_figure(&self->bytes_from_network, reader->bytes_from_network);
+  add_figure(&self->blocks_decoded, reader->blocks_decoded);
   add_figure(&self->decoding, reader->nanoseconds[READER_DECODE]);
   add_figure(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
   add_figure(&self->scattering, scratch->scattering);
@@ -200,15 +204,14 @@ static void add_figures(struct batch *self, struct batch_scratch *scratch, int64
 }
 
 /* The task's first n samples, and what the reader has to know of them. */
-static void start_reading(const struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                          struct batch_scratch *scratch) {
+static int start_reading(const struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                         struct batch_scratch *scratch) {
   struct reader *reader = &scratch->reader;
-  for (int64_t i = 0; i < n; i++)
-    scratch->samples[i] =
-        epoch_order_sample(&self->order, plan->source, self->first + task->first + i, &scratch->epochs[i]);
   reader->seed = self->order.seed;
   reader->epoch = self->order.epoch;
   reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
+  return epoch_order_samples(&self->order, plan->source, self->first + task->first, n, scratch->samples,
+                             scratch->epochs);
 }
 
 /* The message with the field's name, which those of transforms have already. */
@@ -226,9 +229,10 @@ static int run_batch_task(struct batch *self, const struct plan *plan, int64_t n
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
   assert(n <= plan->task_rows); /* what a worker has room for */
-  start_reading(self, plan, &task, n, scratch);
+  int code = start_reading(self, plan, &task, n, scratch);
+  if (code < 0) return code;
   scratch->reader.past_caches = self->past_caches && task.block >= 0 && !(self->fingerprinted && field->has_replicas);
-  int code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
+  code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {
     finish_block(self, plan, field, task.block, scratch);
   } else {
@@ -325,6 +329,8 @@ void batch_add_figures(struct batch *self, shardrt_loader_stats *stats) {
   const int64_t scattering = atomic_load(&self->scattering), checking = atomic_load(&self->checking);
   const int64_t reading = atomic_load(&self->busy) - decoding - transforming - scattering - checking;
   stats->bytes_read += atomic_load(&self->bytes_read);
+  stats->bytes_from_network += atomic_load(&self->bytes_from_network);
+  stats->blocks_decoded += atomic_load(&self->blocks_decoded);
   stats->bytes_fingerprinted += atomic_load(&self->bytes_fingerprinted);
   stats->read_seconds += 1e-9 * (double)reading;
   stats->decode_seconds += 1e-9 * (double)decoding;

@@ -27,6 +27,8 @@ struct batch {
   _Atomic int64_t all_left; /* and of all together */
   struct upload upload;
   _Atomic int64_t bytes_read; /* taken from the storage */
+  _Atomic int64_t bytes_from_network;
+  _Atomic int64_t blocks_decoded;
   _Atomic int64_t bytes_fingerprinted;
   _Atomic int64_t busy;                                         /* nanoseconds that the tasks took, added up, */
   _Atomic int64_t decoding, transforming, scattering, checking; /* and of these, with what */

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "dataset/block_order.h"
 #include "dataset/source.h"
 #include "loader/autotune.h"
 #include "loader/batch.h"
@@ -37,8 +38,9 @@ struct shardrt_loader {
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
-  struct autotune autotune; /* how many workers there are, and batches ahead */
-  int64_t first_step;       /* the number of the first batch */
+  struct block_orders *blocks; /* NULL: the order is not one over blocks */
+  struct autotune autotune;    /* how many workers there are, and batches ahead */
+  int64_t first_step;          /* the number of the first batch */
   struct budget budget;
   struct mask mask;            /* none unless padding */
   struct upload_plan *uploads; /* NULL: devices are the host's */
@@ -138,7 +140,11 @@ static int set_loader(shardrt_loader *self, const shardrt_loader_options *o) {
                            (self->plan->ntasks + self->autotune.group - 1) / self->autotune.group,
                            self->autotune.now.most_prefetch, run_tasks, self, &self->workers);
   if (code == SHARDRT_OK && self->plan->ntasks > 0) worker_pool_set_active(self->workers, self->autotune.now.workers);
-  if (code == SHARDRT_OK) code = lookahead_new(self->plan, &self->rules, self->seed, self->shuffle, &self->lookahead);
+  if (code == SHARDRT_OK && o->shuffle == SHARDRT_BY_BLOCKS)
+    code = block_orders_new(self->plan->source, self->seed, o->window, o->lanes > 0 ? o->lanes : o->batch_size,
+                            &self->blocks);
+  if (code == SHARDRT_OK)
+    code = lookahead_new(self->plan, &self->rules, self->seed, self->shuffle, self->blocks, &self->lookahead);
   return code;
 }
 
@@ -157,7 +163,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   made->job = o->job;
   made->rules = rules;
   made->seed = o->seed;
-  made->shuffle = o->shuffle != 0;
+  made->shuffle = o->shuffle != SHARDRT_IN_ORDER;
   made->first_step = o->first_step;
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
@@ -185,6 +191,7 @@ void shardrt_loader_free(shardrt_loader *self) {
   alloc_free(self->batches);
   buffer_pool_free(self->pool);
   upload_plan_free(self->uploads);
+  block_orders_free(self->blocks);
   mask_clear(&self->mask);
   batch_reshard_free(self->reshard);
   plan_free(self->plan);
@@ -234,6 +241,7 @@ static int offer_batch(shardrt_loader *self) {
   assert(self->offered - self->landed < self->nbatches); /* the batch is free */
   struct batch *next = batch_at(self, self->offered);
   epoch_order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
+  next->order.blocks = self->blocks;
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
   next->past_caches = self->budget.past_caches;
@@ -424,6 +432,8 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   out->read_size = self->plan->read_size;
   out->why = self->autotune.why;
   lookahead_stats(self->lookahead, &out->bytes_ahead, &out->ahead);
+  out->bytes_from_network += lookahead_downloaded(self->lookahead);
+  out->blocks = source_block_count(self->plan->source);
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {
@@ -437,4 +447,12 @@ int shardrt_loader_seek(shardrt_loader *self, int64_t epoch, int64_t row) {
   int code = cursor_seek(&self->place, &self->rules, epoch, row);
   if (code == SHARDRT_OK) drop_ahead(self);
   return code;
+}
+
+int shardrt_loader_set_lanes(shardrt_loader *self, int64_t lanes) {
+  if (lanes < 1) return error_set(SHARDRT_EINVAL, "%lld lanes: it is a number from 1 on", (long long)lanes);
+  if (self->blocks == NULL) return SHARDRT_OK;
+  drop_ahead(self);
+  block_orders_set_lanes(self->blocks, lanes);
+  return SHARDRT_OK;
 }

@@ -4,7 +4,10 @@
 
 #include "dataset/dataset_api.h"
 
-enum { SHARDRT_DROP, SHARDRT_PAD, SHARDRT_ERROR };                /* the rest of an epoch that does not fill a batch */
+enum { SHARDRT_DROP, SHARDRT_PAD, SHARDRT_ERROR }; /* the rest of an epoch that does not fill a batch */
+/* The order of an epoch: the source's own; a permutation of all samples; or the blocks that the source is stored in,
+ * permuted, and the rows of `window` blocks that follow one another mixed (runtime/dataset/block_order.h). */
+enum { SHARDRT_IN_ORDER, SHARDRT_SHUFFLED, SHARDRT_BY_BLOCKS };
 enum { SHARDRT_PER_PROCESS, SHARDRT_GLOBAL, SHARDRT_PER_DEVICE }; /* who reads what */
 
 typedef struct shardrt_loader shardrt_loader;
@@ -20,7 +23,9 @@ typedef struct shardrt_loader_options {
   uint64_t seed;       /* of the order */
   int64_t epochs;      /* < 0: without end */
   int64_t first_step;  /* the number of the first batch, for messages and for which are checked */
-  int32_t shuffle;     /* 0: the source's order */
+  int64_t window;      /* of SHARDRT_BY_BLOCKS: blocks whose rows are mixed, */
+  int64_t lanes;       /* and rows of a batch, as the order has it; 0: batch_size */
+  int32_t shuffle;     /* SHARDRT_IN_ORDER, … */
   int32_t remainder;   /* SHARDRT_DROP, … */
   int32_t pipeline;    /* SHARDRT_PER_PROCESS, … */
   int32_t num_workers; /* 0: chosen from the machine, and from how the steps go */
@@ -56,9 +61,12 @@ typedef struct shardrt_loader_stats {
   int32_t num_workers;         /* these three as they are now */
   int32_t prefetch;
   size_t read_size;
-  const char *why;     /* they are so; valid until the loader's next step */
-  int64_t bytes_ahead; /* read before the workers needed them, because they were not in the page cache */
-  const char *ahead;   /* how: "io_uring", "threads"; NULL: it was not needed yet; "none": cannot be had; "off" */
+  const char *why;            /* they are so; valid until the loader's next step */
+  int64_t bytes_ahead;        /* read before the workers needed them, because they were not in the page cache */
+  int64_t bytes_from_network; /* downloaded from servers by this process, also ahead */
+  int64_t blocks;             /* that the source is stored in; the samples, where each stands alone */
+  int64_t blocks_decoded;     /* by this process: each as often as it was */
+  const char *ahead; /* how: "io_uring", "threads"; NULL: it was not needed yet; "none": cannot be had; "off" */
 } shardrt_loader_stats;
 
 /* How a loader goes about it, and what is chosen from how its steps went: for tests, too. */
@@ -84,6 +92,18 @@ typedef struct shardrt_loader_cost {
  * not divide over a sharding. */
 int shardrt_loader_cost_of(const shardrt_loader_options *options, shardrt_loader_cost *out);
 
+/* What an order would cost options->process in an epoch. */
+typedef struct shardrt_order_cost {
+  int64_t blocks;     /* that it reads something of, each as often as it comes to it; of SHARDRT_SHUFFLED about */
+  int64_t bytes;      /* that these take where they are stored, about */
+  int64_t kept;       /* where blocks are decoded: how many stay so, about */
+  int32_t decoded;    /* 1: they are */
+  int32_t downloaded; /* 1: some file lies on a server */
+} shardrt_order_cost;
+/* For options->shuffle. Nothing is read. Blocks that are neither decoded nor downloaded are not counted. EINVAL: the
+ * source is a mix, whose parts have orders of their own; what shardrt_loader_cost_of says. */
+int shardrt_loader_order_cost(const shardrt_loader_options *options, shardrt_order_cost *out);
+
 /* A loader that moves its batches (load_shardings) makes collective calls in shardrt_loader_next. */
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
@@ -100,6 +120,9 @@ void shardrt_loader_stats_get(const shardrt_loader *loader, shardrt_loader_stats
  * outside the epoch. */
 void shardrt_loader_tell(const shardrt_loader *loader, int64_t *epoch, int64_t *row);
 int shardrt_loader_seek(shardrt_loader *loader, int64_t epoch, int64_t row);
+/* From now on the order over blocks is that of a loader with batches of so many rows, as a state of it wants; seek is
+ * called next. Blocks may then be read by more processes than one. EINVAL: not above 0. */
+int shardrt_loader_set_lanes(shardrt_loader *loader, int64_t lanes);
 /* Bytes of buffers that arrays handed out by this loader still hold: lets a garbage collector keep pace. */
 size_t shardrt_loader_outstanding(const shardrt_loader *loader);
 

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "dataset/block_order.h"
 #include "dataset/epoch_order.h"
 #include "dataset/source.h"
 #include "storage/readahead.h"
@@ -31,13 +32,14 @@ struct lookahead {
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
-  int64_t far; /* batches */
+  struct block_orders *blocks; /* NULL: the order is not one over blocks */
+  int64_t far;                 /* batches */
   struct ahead *ahead;
   struct epoch_order order; /* of the batch that is looked at */
   int64_t batch;            /* the next one to look at, */
   struct cursor at;         /* and where it stands */
   int64_t found_in_turn;    /* batches of which nothing was missing, since one of which something was */
-  _Atomic int64_t bytes;
+  _Atomic int64_t bytes, downloaded;
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t told;
@@ -56,13 +58,13 @@ struct lookahead {
  * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
 static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
                      int64_t count, bool reads) {
-  int64_t samples[CHUNK];
+  int64_t samples[CHUNK], epochs[CHUNK];
   for (int64_t done = 0; done < count;) {
     const int64_t n = count - done < CHUNK ? count - done : CHUNK;
-    for (int64_t i = 0; i < n; i++) {
-      int64_t epoch;
-      const int64_t row = first + (done + i) * rows / count;
-      samples[i] = epoch_order_sample(&self->order, self->plan->source, self->at.row + row, &epoch);
+    const int64_t step = count == rows ? n : 1; /* that follow one another */
+    for (int64_t i = 0; i < n; i += step) {
+      const int64_t row = self->at.row + first + (done + i) * rows / count;
+      if (epoch_order_samples(&self->order, self->plan->source, row, step, samples + i, epochs + i) < 0) return;
     }
     /* What does not fit is not read ahead. */
     (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
@@ -96,6 +98,7 @@ static void add_batch(struct lookahead *self, bool reads) {
 /* Looks at the batch at self->at; true: nothing was missing. */
 static bool is_found(struct lookahead *self) {
   epoch_order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
+  self->order.blocks = self->blocks;
   add_batch(self, false);
   return !ahead_is_missing(self->ahead);
 }
@@ -103,6 +106,7 @@ static bool is_found(struct lookahead *self) {
 static void bring_batch(struct lookahead *self) {
   add_batch(self, true);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
+  atomic_store(&self->downloaded, ahead_downloaded(self->ahead));
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
@@ -215,7 +219,7 @@ static int start_thread(struct lookahead *self) {
 }
 
 int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
-                  struct lookahead **out) {
+                  struct block_orders *blocks, struct lookahead **out) {
   int32_t way = AHEAD_OFF;
   int code = choose_way(&way);
   if (code < 0) return code;
@@ -227,6 +231,7 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
   made->rules = *rules;
   made->seed = seed;
   made->shuffle = shuffle;
+  made->blocks = blocks;
   made->far = far_of(plan);
   made->lost = true;
   pthread_mutex_init(&made->lock, NULL); /* these two cannot fail on Linux with default attributes */
@@ -257,6 +262,10 @@ void lookahead_free(struct lookahead *self) {
   pthread_cond_destroy(&self->told);
   pthread_mutex_destroy(&self->lock);
   alloc_free(self);
+}
+
+int64_t lookahead_downloaded(const struct lookahead *self) {
+  return self != NULL ? atomic_load(&self->downloaded) : 0;
 }
 
 void lookahead_stats(const struct lookahead *self, int64_t *bytes, const char **way) {

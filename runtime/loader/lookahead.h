@@ -18,10 +18,13 @@ struct lookahead_view {
   struct cursor end_place;
 };
 
-/* Starts the thread; the plan stays the caller's and outlives it. $SHARDRT_AHEAD chooses its way: "io_uring" (as when
- * it is not set), "threads" or "off", with which *out is NULL. */
+struct block_orders;
+
+/* Starts the thread; the plan stays the caller's and outlives it, as do `blocks`, NULL unless the order is one of
+ * these. $SHARDRT_AHEAD chooses its way: "io_uring" (as when it is not set), "threads" or "off", with which *out is
+ * NULL. */
 int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
-                  struct lookahead **out);
+                  struct block_orders *blocks, struct lookahead **out);
 /* Ends the thread, when what it has in flight has ended. */
 void lookahead_free(struct lookahead *self);
 /* Tells where the loader is now. Costs nearly nothing while all is in the page cache. */
@@ -31,5 +34,7 @@ void lookahead_forget(struct lookahead *self);
 
 /* How many bytes it has had brought in, and how: as ahead_way; "off" where there is none. */
 void lookahead_stats(const struct lookahead *self, int64_t *bytes, const char **way);
+/* Of these, what was downloaded from servers. */
+int64_t lookahead_downloaded(const struct lookahead *self);
 
 #endif

@@ -170,6 +170,10 @@ static int64_t read_one(struct ahead *self, const struct piece *p) {
   return 0;
 }
 
+int64_t ahead_downloaded(const struct ahead *self) {
+  return self->reader.bytes_from_network;
+}
+
 int64_t ahead_read(struct ahead *self) {
   int64_t total = 0;
   extents_merge(&self->extents);

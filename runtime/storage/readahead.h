@@ -34,6 +34,8 @@ bool ahead_is_missing(struct ahead *self);
  * Forgets them. Returns how many bytes of these: none
  * that could not be read, or not begun to be. */
 int64_t ahead_read(struct ahead *self);
+/* How many bytes were downloaded from servers for that, so far. */
+int64_t ahead_downloaded(const struct ahead *self);
 /* The way that is gone, NULL as long as nothing was missing: "io_uring", "threads"; "none" where neither can be had. */
 const char *ahead_way(const struct ahead *self);
 

@@ -83,6 +83,14 @@ static size_t map_bytes(const shardrt_source *source, int32_t field, const shard
   return source_bytes(m->head.bases[0], chain->field, &needed);
 }
 
+static int64_t map_block_count(const shardrt_source *source) {
+  return source_block_count(source->bases[0]);
+}
+
+static struct sample_range map_block(const shardrt_source *source, int64_t block) {
+  return source_block(source->bases[0], block);
+}
+
 static void map_close(shardrt_source *source) {
   struct map *m = (struct map *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
@@ -103,6 +111,8 @@ static const struct source_format map_format = {
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
+    .block_count = map_block_count,
+    .block = map_block,
     .close = map_close,
 };
 

@@ -60,7 +60,7 @@ describe("a loader of a random pipeline", function()
   it("gives each epoch's samples in the order of its seed", function()
     for case = seed, seed + 60 do
       local made = pipelines.make(case)
-      if made.ids then
+      if made.ids and made.shuffle ~= "blocks" then
         made.transform = nil
         local ids, count = {}, #made.ids
         for batch in pipelines.loader(made, layout()) do

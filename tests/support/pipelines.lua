@@ -104,8 +104,8 @@ local function noise(sample, rng)
   for i = 0, sample.size - 1 do sample.out[i] = sample.data[i] + rng:below(3) end
 end
 
---- A pipeline: {source=, transform=, shuffle=, seed=, epochs=, ids=(of one epoch, before it is shuffled; nil where the
---- samples are no longer those of leaves, one by one)}.
+--- A pipeline: {source=, transform=, shuffle=, window=, seed=, epochs=, ids=(of one epoch, before it is shuffled; nil
+--- where the samples are no longer those of leaves, one by one)}.
 ---@param seed integer
 function pipelines.make(seed)
   local random, used, made = generator(seed * 7919 + 1), { 0 }, {}
@@ -124,14 +124,19 @@ function pipelines.make(seed)
   elseif random(1, 2) == 1 then
     made.transform = { tokens = { transform.lua(noise) } }
   end
-  made.shuffle, made.seed, made.epochs = random(1, 3) > 1, random(0, 1000), random(1, 3)
+  local order = random(1, 4)
+  made.shuffle = order == 4 and "blocks" or order > 1
+  made.window = order == 4 and random(1, 3) or nil
+  made.seed, made.epochs = random(0, 1000), random(1, 3)
   return made
 end
 
 --- A loader of it: o.batch_size, o.sharding, o.num_workers, o.prefetch, o.pipeline.
 function pipelines.loader(made, o)
   return shardrt.loader {
-    source = made.source, transform = made.transform, shuffle = made.shuffle, seed = made.seed, epochs = made.epochs,
+    source = made.source, transform = made.transform, shuffle = made.shuffle, window = made.window,
+    lanes = made.window and 8 or nil,
+    seed = made.seed, epochs = made.epochs,
     remainder = "pad", batch_size = o.batch_size, sharding = o.sharding, num_workers = o.num_workers,
     prefetch = o.prefetch, pipeline = o.pipeline,
   }

@@ -36,6 +36,7 @@ end
 ---@field parts shardrt.plan.part[]
 ---@field loader shardrt.Loader? # nil: arrays
 ---@field note string? # what else there is to say
+---@field orders string[]? # of a loader: what the orders of an epoch would cost
 ---@field moves shardrt.ReshardPlan? # how the array came from another one
 ---@field saved boolean? # whether the arrays are written to a file
 ---@field times integer # how often this line made the same
@@ -108,8 +109,11 @@ end
 ---@param made shardrt.Loader
 ---@param parts shardrt.plan.part[]
 ---@param note string? # what else there is to say
-function plan.note_loader(made, parts, note)
-  add_entry { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note }
+---@param orders string[] # what the orders of an epoch would cost, in lines
+function plan.note_loader(made, parts, note, orders)
+  add_entry {
+    where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note, orders = orders,
+  }
 end
 
 return plan

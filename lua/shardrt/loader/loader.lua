@@ -12,6 +12,7 @@ local lazy = require "shardrt.base.lazy"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local numbering = require "shardrt.array.numbering"
 local options = require "shardrt.loader.options"
+local order_cost = require "shardrt.loader.order_cost"
 local pipeline = require "shardrt.loader.pipeline"
 local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
@@ -27,6 +28,7 @@ fail.own()
 ---@class shardrt.loader.Inside: shardrt.Loader # what the files of this folder see of a loader
 ---@field handle ffi.cdata* # shardrt_loader *
 ---@field way shardrt.pipeline # that batches go now
+---@field lanes integer? # of shuffle = "blocks": rows of a batch as the order has it, which a state may change
 ---@field auto shardrt.auto? # of pipeline = "auto"
 ---@field bandwidth shardrt.Bandwidth? # as the recipe gave it; so, too, the next four
 ---@field batch_transform (fun(batch: table<string, shardrt.Array>): table<string, shardrt.Array>)?
@@ -49,7 +51,8 @@ fail.own()
 ---@field source shardrt.source
 ---@field batch_size integer
 ---@field sharding table<string, shardrt.Sharding> # of each field, and of the mask
----@field shuffle boolean
+---@field shuffle boolean|"blocks"
+---@field window integer? # of shuffle = "blocks"
 ---@field seed integer
 ---@field epochs integer? # nil: without end
 ---@field remainder string
@@ -257,7 +260,11 @@ function words.loader(o)
   self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
   setmetatable(self, Loader)
-  if planning then plan.note_loader(self, parts_of(self, names), plan_note(self)) end
+  if planning then
+    plan.note_loader(self, parts_of(self, names), plan_note(self), order_cost.lines(self))
+  else
+    order_cost.tell(self)
+  end
   watch.made(self, o)
   return public.wrap(self)
 end
@@ -271,9 +278,13 @@ function Loader:state()
   return state.of(self, tonumber(at[0]), tonumber(at[1]))
 end
 
--- Goes to a place in the epochs.
-local function seek(self, epoch, row)
-  local code = C.shardrt_loader_seek(self.handle, epoch, row)
+-- Goes to the place that a state tells of.
+local function seek(self, given)
+  if self.lanes then
+    self.lanes = given.lanes
+    fail.check(C.shardrt_loader_set_lanes(self.handle, self.lanes))
+  end
+  local code = C.shardrt_loader_seek(self.handle, given.epoch, given.row)
   if code < 0 then return fail.message(code) end
 end
 
@@ -285,16 +296,16 @@ function loader.restore(loaders, states)
   for i, self in ipairs(loaders) do
     local given, now = states[i], Loader.state(self)
     state.check(given, now)
-    places[i], before[i] = ("%.0f %.0f"):format(given.epoch, given.row), now
+    places[i], before[i] = ("%.0f %.0f %.0f"):format(given.epoch, given.row, given.lanes or 0), now
   end
   local place = table.concat(places, ", ")
   note_place()
   local subject = "the state that loader:restore goes to"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(place, #place)))
   for i, self in ipairs(loaders) do
-    local problem = seek(self, states[i].epoch, states[i].row)
+    local problem = seek(self, states[i])
     if problem then
-      for k = 1, i - 1 do seek(loaders[k], before[k].epoch, before[k].row) end
+      for k = 1, i do seek(loaders[k], before[k]) end
       fail("loader:restore: %s", problem)
     end
   end
@@ -316,6 +327,7 @@ function Loader:predictions() return self.auto and self.auto:predictions() end
 function Loader:__tostring()
   local epochs = self.epochs and ("%.0f epoch%s"):format(self.epochs, self.epochs == 1 and "" or "s") or "without end"
   local order = self.shuffle and ("shuffled with seed %.0f"):format(self.seed) or "in the source's order"
+  if self.window then order = ("shuffled by blocks, %.0f at a time, with seed %.0f"):format(self.window, self.seed) end
   return ('loader of %.0f samples in batches of %.0f, %s, %s; %.0f step%s an epoch, remainder "%s", pipeline "%s"')
     :format(#self.source, self.batch_size, order, epochs, self.steps_per_epoch, self.steps_per_epoch == 1 and "" or "s",
       self.remainder, self.pipeline)

@@ -8,6 +8,7 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
 local list = require "shardrt.base.list"
+local order_cost = require "shardrt.loader.order_cost"
 local source = require "shardrt.data.source"
 fail.own()
 
@@ -18,7 +19,12 @@ local options = {}
 ---@field batch_size integer # rows of the global batch
 ---@field sharding shardrt.Sharding|table<string, shardrt.Sharding>|nil # of all fields, or of each; nil: rows over all
 ---devices
----@field shuffle boolean? # false
+---@field shuffle boolean|"blocks"|nil # true: all samples in random order; "blocks": of a source that is stored in
+---blocks, as compressed chunks or parts of files on servers, the blocks in random order, and the rows of some that
+---follow one another mixed, so that each block is decoded or downloaded about once an epoch; false
+---@field window integer? # of shuffle = "blocks": so many blocks are mixed; 32
+---@field lanes integer? # of shuffle = "blocks": the batch size for which the order is laid out; nil: batch_size. The
+---order depends on it: loaders with other batches have the same order if it is said
 ---@field seed integer? # of the order; 0
 ---@field epochs integer? # nil: without end
 ---@field remainder "drop"|"pad"|"error"|nil # what becomes of an epoch's last rows that fill no batch; "drop"
@@ -40,9 +46,10 @@ local options = {}
 --- What the options are called.
 ---@type table<string, true>
 options.KEYWORDS = {
-  source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true, batch_transform = true,
-  on_bad_record = true, num_workers = true, prefetch = true, read_size = true,
+  source = true, batch_size = true, sharding = true, shuffle = true, window = true, lanes = true, seed = true,
+  epochs = true, remainder = true, pipeline = true, load_sharding = true, bandwidth = true, filter = true,
+  transform = true, batch_transform = true, on_bad_record = true, num_workers = true, prefetch = true,
+  read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
@@ -61,11 +68,17 @@ end
 -- What belongs to one pipeline only, or is a word that this version does not have: said plainly, rather
 -- than ignored.
 local function refuse_useless(o)
+  if o.lanes ~= nil and o.shuffle ~= "blocks" then
+    fail 'loader: lanes is for shuffle = "blocks": the batch size for which the order is laid out'
+  end
   if o.load_sharding ~= nil and o.pipeline ~= "reshard" and o.pipeline ~= "auto" then
     fail 'loader: load_sharding is for pipeline = "reshard" or "auto"; others read the data where `sharding` puts it'
   end
   if o.bandwidth ~= nil and o.pipeline ~= "auto" then
     fail 'loader: bandwidth is for pipeline = "auto", which chooses by it'
+  end
+  if o.window ~= nil and o.shuffle ~= "blocks" then
+    fail 'loader: window is for shuffle = "blocks": how many of the blocks in which the source is stored are mixed'
   end
 end
 
@@ -84,8 +97,8 @@ function options.check(o)
   if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
   end
-  if o.shuffle ~= nil and type(o.shuffle) ~= "boolean" then
-    fail("loader: shuffle = %s; it is true or false", list.show(o.shuffle))
+  if o.shuffle ~= nil and type(o.shuffle) ~= "boolean" and o.shuffle ~= "blocks" then
+    fail('loader: shuffle = %s; it is true, false or "blocks"', list.show(o.shuffle))
   end
   if o.batch_transform ~= nil and type(o.batch_transform) ~= "function" then
     fail("loader: batch_transform = %s; it is a function from one batch to another", list.show(o.batch_transform))
@@ -96,6 +109,8 @@ function options.check(o)
     source = given,
     batch_size = whole_number("batch_size", o.batch_size, 1),
     shuffle = o.shuffle or false,
+    window = o.shuffle == "blocks" and whole_number("window", o.window or order_cost.WINDOW, 1) or nil,
+    lanes = o.shuffle == "blocks" and whole_number("lanes", o.lanes or o.batch_size, 1) or nil,
     seed = o.seed == nil and 0 or whole_number("seed", o.seed, -2 ^ 53),
     epochs = o.epochs ~= nil and whole_number("epochs", o.epochs, 0) or nil,
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
@@ -115,6 +130,7 @@ end
 function options.agree(self, names, load)
   local told = {
     { "batch_size", self.batch_size }, { "shuffle", self.shuffle }, { "seed", self.seed },
+    { "window", self.window or "" }, { "lanes", self.lanes or "" },
     { "epochs", self.epochs or "without end" }, { "remainder", self.remainder }, { "pipeline", self.pipeline },
     { "bandwidth", self.bandwidth and bandwidth.text(self.bandwidth) or "" },
     { "batch_transform", self.batch_transform and "a function" or "" },

@@ -139,6 +139,8 @@ end
 
 local REMAINDERS = { drop = C.SHARDRT_DROP, pad = C.SHARDRT_PAD, error = C.SHARDRT_ERROR }
 
+local ORDERS = { [false] = C.SHARDRT_IN_ORDER, [true] = C.SHARDRT_SHUFFLED, blocks = C.SHARDRT_BY_BLOCKS }
+
 -- What C is asked for, by the loader's options and a way; and what these options borrow.
 local function options_of(loader, self, process, first_step, prefetch)
   local names = loader.source.names
@@ -147,7 +149,8 @@ local function options_of(loader, self, process, first_step, prefetch)
   local options = Options {
     job = current.job, source = loader.source, shardings = wanted, load_shardings = load or nil,
     batch_size = loader.batch_size, seed = ffi.cast("int64_t", loader.seed), epochs = loader.epochs or -1,
-    first_step = first_step, shuffle = loader.shuffle and 1 or 0, remainder = REMAINDERS[loader.remainder],
+    first_step = first_step, shuffle = ORDERS[loader.shuffle], window = loader.window or 0,
+    lanes = loader.lanes or 0, remainder = REMAINDERS[loader.remainder],
     pipeline = READS[self.reads],
     num_workers = math.min(loader.num_workers or 0, 2 ^ 31 - 1), prefetch = math.min(prefetch, 2 ^ 31 - 1),
     read_size = loader.read_size or 0, process = process, devices_per_process = current.info.devices_per_process,
@@ -185,6 +188,19 @@ function pipeline.cost(loader, self, process)
   check_code(C.shardrt_loader_cost_of(options, cost))
   borrowed[1] = nil
   return tonumber(cost.bytes_read), tonumber(math.max(tonumber(cost.bytes_received), tonumber(cost.bytes_sent)))
+end
+
+--- What C is asked for by a loader, for another order.
+---@param loader shardrt.loader.Inside
+---@param process integer
+---@param shuffle boolean|"blocks"
+---@param window integer? # of "blocks"
+---@return ffi.cdata* # shardrt_loader_options
+---@return table # what they borrow
+function pipeline.options(loader, process, shuffle, window)
+  local options, borrowed = options_of(loader, loader.way, process, 0, loader.prefetch or 0)
+  options.shuffle, options.window = ORDERS[shuffle], window or 0
+  return options, borrowed
 end
 
 return pipeline

@@ -12,8 +12,8 @@ local public = {}
 
 -- What a recipe sees of a loader. `handle` is C's, as arrays have theirs.
 local FIELDS = {
-  source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, steps_per_epoch = true, handle = true,
+  source = true, batch_size = true, sharding = true, shuffle = true, window = true, seed = true, epochs = true,
+  remainder = true, pipeline = true, steps_per_epoch = true, handle = true,
 }
 
 local prototype = newproxy(true)

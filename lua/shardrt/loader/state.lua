@@ -11,7 +11,10 @@ fail.own()
 ---@field version integer
 ---@field source string # the source's fingerprint, and those of what it is made of
 ---@field count integer
----@field shuffle boolean
+---@field shuffle boolean|"blocks"
+---@field window integer? # these three of shuffle = "blocks": the order depends on them
+---@field lanes integer? # rows of a batch, of the loader that began; one that goes on may have other batches
+---@field blocks integer? # that the source is stored in
 ---@field seed integer
 ---@field epoch integer # of the next batch
 ---@field row integer # where in the epoch's order it begins
@@ -51,8 +54,12 @@ end
 
 -- Of a state that is complete: the checksum of its other fields.
 local function checksum(given)
-  local text = ("%.0f %s %.0f %s %.0f %.0f %.0f"):format(given.version, given.source, given.count,
-    tostring(given.shuffle), given.seed, given.epoch, given.row)
+  local order = tostring(given.shuffle)
+  if given.shuffle == "blocks" then
+    order = ("blocks %s %s %s"):format(tostring(given.window), tostring(given.lanes), tostring(given.blocks))
+  end
+  local text = ("%.0f %s %.0f %s %.0f %.0f %.0f"):format(given.version, given.source, given.count, order, given.seed,
+    given.epoch, given.row)
   return bit.tohex(C.shardrt_fingerprint(text, #text))
 end
 
@@ -66,6 +73,10 @@ function state.of(loader, epoch, row)
     version = VERSION, source = data_text(loader.source), count = #loader.source,
     shuffle = loader.shuffle, seed = loader.seed, epoch = epoch, row = row,
   }
+  if loader.window then
+    made.window, made.lanes = loader.window, loader.lanes
+    made.blocks = tonumber(C.shardrt_source_blocks(loader.source))
+  end
   made.checksum = checksum(made)
   return made
 end
@@ -78,14 +89,14 @@ function state.check(given, now)
   if given.version ~= VERSION then
     fail("loader:restore: the state's version is %s; this is version %d", list.show(given.version), VERSION)
   end
-  for _, name in ipairs { "epoch", "row" } do
-    if not list.is_whole(given[name], 0) then
+  for _, name in ipairs { "epoch", "row", now.lanes and "lanes" } do
+    if not list.is_whole(given[name], name == "lanes" and 1 or 0) then
       fail("loader:restore: the state's %s is %s, where a whole number is expected: it is damaged", name,
         list.show(given[name]))
     end
   end
-  local meaning = { source = "fingerprint of the data", count = "number of samples" }
-  for _, name in ipairs { "source", "count", "shuffle", "seed" } do
+  local meaning = { source = "fingerprint of the data", count = "number of samples", blocks = "number of blocks" }
+  for _, name in ipairs { "source", "count", "shuffle", "seed", "window", "blocks" } do
     if given[name] ~= now[name] then
       fail("loader:restore: the state's %s is %s, this loader's is %s: they do not give the same stream of samples%s",
         meaning[name] or name, list.show(given[name]), list.show(now[name]),

@@ -19,6 +19,9 @@ local stats = {}
 
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
+---@field bytes_from_network integer # downloaded from servers by this process, for its cache or past it
+---@field blocks integer # that the source is stored in; where each sample stands alone, the samples
+---@field blocks_decoded integer # by this process: each as often as it was decoded. Of formats that decode blocks
 ---@field bytes_ahead integer # read before workers needed them, because they were not in the page cache
 ---@field ahead string? # how: "io_uring" or "threads"; nil: nothing was missing yet; "none": neither can be had; "off"
 ---@field bytes_moved integer # received from other processes
@@ -67,6 +70,8 @@ function stats.of(loader)
     bytes_uploaded = total "bytes_uploaded", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
     bad_records = tonumber(C.shardrt_source_bad_count(loader.source)),
+    bytes_from_network = total "bytes_from_network",
+    blocks = tonumber(c.blocks), blocks_decoded = total "blocks_decoded",
     bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),

@@ -297,6 +297,7 @@ local function print_entry(write, entry, only, processes)
   write("%s: %s%s", entry.where, entry.what,
     entry.times > 1 and (" (made %s times)"):format(with_commas(entry.times)) or "")
   if entry.note then write("  %s", entry.note) end
+  for _, line in ipairs(entry.orders or {}) do write("  %s", line) end
   for _, part in ipairs(entry.parts) do print_layout(write, part) end
   if only then return print_process(write, entry, only) end
   local all = processes <= SHOWN_PROCESSES

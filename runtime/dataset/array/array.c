@@ -10,6 +10,7 @@ static const struct source_format array_format = {
     .gather = dense_gather,
     .value = dense_value,
     .find = dense_find,
+    SOURCE_RUNS,
     .close = dense_close,
 };
 

@@ -121,5 +121,6 @@ const struct source_format idx_format = {
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
+    SOURCE_RUNS,
     .close = dense_close,
 };

@@ -46,6 +46,7 @@ const struct source_format npy_format = {
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
+    SOURCE_RUNS,
     .close = dense_close,
 };
 

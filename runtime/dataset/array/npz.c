@@ -386,5 +386,6 @@ const struct source_format npz_format = {
     .gather = npz_gather,
     .value = npz_value,
     .extents = npz_extents,
+    SOURCE_RUNS,
     .close = npz_close,
 };

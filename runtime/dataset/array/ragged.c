@@ -127,6 +127,7 @@ static const struct source_format ragged_format = {
     .extents = ragged_extents,
     .value = ragged_value,
     .find = ragged_find,
+    SOURCE_RUNS,
     .close = ragged_close,
 };
 

@@ -182,5 +182,6 @@ const struct source_format safetensors_format = {
     .gather = safetensors_gather,
     .value = safetensors_value,
     .extents = safetensors_extents,
+    SOURCE_RUNS,
     .close = safetensors_close,
 };

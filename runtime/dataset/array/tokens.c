@@ -108,6 +108,7 @@ static const struct source_format tokens_format = {
     .value = tokens_value,
     .find = tokens_find,
     .fingerprint = tokens_fingerprint,
+    SOURCE_RUNS,
     .close = tokens_close,
 };
 

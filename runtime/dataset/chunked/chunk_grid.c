@@ -11,7 +11,60 @@
 struct chunk_grid_source {
   shardrt_source base;
   struct chunk_grid *grids; /* one for each field */
+  _Atomic int64_t counted;
 };
+
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+
+/* Rows of a block: as many as the field's chunks have whose chunks have the most. Fields that are not in chunks have
+ * runs that fit in with those. */
+static int64_t block_rows(const shardrt_source *source) {
+  const struct chunk_grid *grids = ((const struct chunk_grid_source *)source)->grids;
+  int64_t rows = 0;
+  for (int32_t f = 0; f < source->nfields; f++)
+    if (grids[f].chunks != NULL && grids[f].chunk[0] > rows) rows = grids[f].chunk[0];
+  return rows > 0 ? rows : source_run_samples(source->count, source_stored_bytes(source));
+}
+
+/* Chunks of one row of blocks, of fields, too, that are decoded together count once: those of the column that was read
+ * first. Counts a chunk with the block whose first row it has. */
+static void count_block(const struct chunk_grid *grid, int64_t number, struct reader *reader) {
+  int64_t inner = 1;
+  for (int32_t d = 1; d < grid->ndim; d++) inner *= grid->counts[d];
+  int64_t column = grid->columns - inner + number % inner + 1, none = 0;
+  if (!atomic_compare_exchange_strong(grid->counted, &none, column) && none != column) return;
+  const int64_t row = number / inner * grid->chunk[0], past = row % grid->block_rows;
+  if (past == 0 || past + grid->chunk[0] > grid->block_rows) reader->blocks_decoded++;
+}
+
+static int load_chunk(const void *context, int64_t number, struct reader *reader, struct chunk *out) {
+  const struct chunk_grid *grid = context;
+  int code = grid->load(grid->own, number, reader, out);
+  if (code == SHARDRT_OK && out->data != NULL && !grid->in_place) count_block(grid, number, reader);
+  return code;
+}
+
+int64_t chunk_grid_block_count(const shardrt_source *source) {
+  return source_run_count(source->count, block_rows(source));
+}
+
+struct sample_range chunk_grid_block(const shardrt_source *source, int64_t block) {
+  return source_run(source->count, block_rows(source), block);
+}
+
+int64_t chunk_grid_blocks_kept(const shardrt_source *source) {
+  const struct chunk_grid *grids = ((const struct chunk_grid_source *)source)->grids;
+  const int64_t rows = block_rows(source);
+  int64_t least = -1;
+  for (int32_t f = 0; f < source->nfields; f++) {
+    if (grids[f].chunks == NULL || grids[f].in_place) continue;
+    int64_t chunks = (rows - 1) / grids[f].chunk[0] + 1; /* of one block */
+    for (int32_t d = 1; d < grids[f].ndim; d++) chunks *= grids[f].counts[d] > 0 ? grids[f].counts[d] : 1;
+    const int64_t kept = chunks_kept(grids[f].chunks) / chunks;
+    if (least < 0 || kept < least) least = kept;
+  }
+  return least;
+}
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
@@ -59,6 +112,15 @@ int chunk_grid_open(const struct source_format *format, int32_t nfields, const c
   if (code < 0) {
     shardrt_source_free(&self->base);
     return code;
+  }
+  int64_t columns = 0;
+  for (int32_t f = 0; f < nfields; f++) {
+    struct chunk_grid *grid = &self->grids[f];
+    int64_t inner = 1;
+    for (int32_t d = 1; d < grid->ndim; d++) inner *= grid->counts[d];
+    grid->columns = columns += inner;
+    grid->block_rows = block_rows(&self->base);
+    grid->counted = &self->counted;
   }
   *out = &self->base;
   return SHARDRT_OK;
@@ -109,7 +171,7 @@ static int hold_chunk(struct visit *v, const int64_t *at) {
   for (int32_t d = 0; d < v->grid->ndim; d++) number = number * v->grid->counts[d] + at[d];
   if (v->chunk != NULL && number == v->held) return SHARDRT_OK;
   let_go(v);
-  int code = chunks_hold(v->grid->chunks, number, v->grid->load, v->grid->own, v->reader, &v->chunk);
+  int code = chunks_hold(v->grid->chunks, number, load_chunk, v->grid, v->reader, &v->chunk);
   if (code == SHARDRT_OK) v->held = number;
   return code;
 }

@@ -22,6 +22,9 @@ struct chunk_grid {
   size_t chunk_bytes;               /* these two are made by chunk_grid_open */
   int64_t counts[SHARDRT_MAX_NDIM]; /* of chunks in each dimension */
   struct chunks *chunks;
+  _Atomic int64_t *counted; /* of all fields: the column of chunks whose decoding counts; see count_block */
+  int64_t columns;          /* of chunks, in this field and those before it */
+  int64_t block_rows;
   chunk_load *load; /* given `own` */
   void *own;        /* the format's */
   void (*drop)(void *own);
@@ -49,6 +52,10 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
                       const shardrt_box *inner, struct reader *reader, void *dst);
 int chunk_grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out);
+/* Blocks are all chunks of as many rows as the chunks have. */
+int64_t chunk_grid_block_count(const shardrt_source *source);
+struct sample_range chunk_grid_block(const shardrt_source *source, int64_t block);
+int64_t chunk_grid_blocks_kept(const shardrt_source *source);
 void chunk_grid_close(shardrt_source *source);
 
 #endif

@@ -57,6 +57,10 @@ struct chunks *chunks_new(int64_t count, size_t bytes, bool in_place) {
   return self;
 }
 
+int64_t chunks_kept(const struct chunks *self) {
+  return (int64_t)self->nsets * self->ways;
+}
+
 void chunks_free(struct chunks *self) {
   if (self == NULL) return;
   for (size_t s = 0; s < self->nsets; s++) {
@@ -145,10 +149,15 @@ int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const voi
   return code;
 }
 
+bool chunks_keeps(struct chunks *self, int64_t number, const struct chunk *chunk) {
+  const struct chunk_slot *first = set_of(self, number)->slots, *slot = (const struct chunk_slot *)(const void *)chunk;
+  return slot >= first && slot < first + WAYS;
+}
+
 void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk) {
   struct set *set = set_of(self, number);
   const struct chunk_slot *first = set->slots, *slot = (const struct chunk_slot *)(const void *)chunk;
-  if (slot < first || slot >= first + WAYS) {
+  if (!chunks_keeps(self, number, chunk)) {
     stored_close(&chunk->file);
     alloc_free(chunk->memory);
     return;

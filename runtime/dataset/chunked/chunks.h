@@ -24,12 +24,15 @@ uint8_t *chunk_room(struct chunk *self, size_t bytes);
 
 /* For `count` chunks of `bytes` bytes each, decoded, or, where `in_place`, lying in files. NULL when out of memory. */
 struct chunks *chunks_new(int64_t count, size_t bytes, bool in_place);
-void chunks_free(struct chunks *self); /* NULL is allowed; no chunk is held */
+int64_t chunks_kept(const struct chunks *self); /* how many, at most */
+void chunks_free(struct chunks *self);          /* NULL is allowed; no chunk is held */
 
 /* Holds a chunk, which is loaded if it is not kept; threads that want the same one wait for the first. What the load
  * fails with. Where all of a place's chunks are held, it is loaded into the reader's arena instead. */
 int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const void *context, struct reader *reader,
                 struct chunk **out);
+/* Whether one that is held is kept where it is after its reader's arena was given back. */
+bool chunks_keeps(struct chunks *self, int64_t number, const struct chunk *chunk);
 void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk);
 
 #endif

@@ -337,5 +337,8 @@ const struct source_format zarr_format = {
     .open = open_zarr,
     .gather = chunk_grid_gather,
     .extents = chunk_grid_extents,
+    .block_count = chunk_grid_block_count,
+    .block = chunk_grid_block,
+    .blocks_kept = chunk_grid_blocks_kept,
     .close = chunk_grid_close,
 };

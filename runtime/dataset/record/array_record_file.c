@@ -114,6 +114,7 @@ static int read_chunks(struct array_record_file *f, const struct riegeli_records
                        (long long)i);
     f->chunks[i] = (struct array_record_chunk){.offset = m.numbers[1], .first = count};
     count += (int64_t)m.numbers[3];
+    f->decoded += m.numbers[2] < RIEGELI_DECODED_AT_MOST ? m.numbers[2] : RIEGELI_DECODED_AT_MOST;
   }
   f->chunks[f->nchunks] = (struct array_record_chunk){.offset = footer_offset, .first = count};
   return SHARDRT_OK;

@@ -14,7 +14,10 @@ struct array_record_file {
   struct stored stored;
   struct array_record_chunk *chunks; /* one more than there are: the last one's `first` is the number of records */
   int64_t nchunks;
-  int64_t first; /* the number of its first sample among those of all files */
+  size_t decoded;      /* bytes of all records, as the footer tells */
+  int64_t first;       /* the number of its first sample among those of all files, */
+  int64_t first_chunk; /* of its first chunk, */
+  int64_t first_block; /* and of its first block: a chunk, or, where each has one record, a run of them */
 };
 
 /* Opens a file and reads its footer. EFORMAT: it is no ArrayRecord file, or was cut off or damaged where it was read;

@@ -229,5 +229,6 @@ const struct source_format cifar_format = {
     .value = cifar_value,
     .error_context = records_source_error_context,
     .extents = cifar_extents,
+    RECORDS_BLOCKS,
     .close = records_close,
 };

@@ -334,5 +334,6 @@ const struct source_format csv_format = {
     .gather = source_gather_values,
     .value = csv_value,
     .error_context = csv_error_context,
+    RECORDS_BLOCKS,
     .close = csv_close,
 };

@@ -235,5 +235,6 @@ const struct source_format jsonl_format = {
     .value = jsonl_get,
     .error_context = jsonl_error_context,
     .extents = jsonl_extents,
+    RECORDS_BLOCKS,
     .close = jsonl_close,
 };

@@ -284,8 +284,7 @@ static int open_shards(struct mds *self, const char *folder, const struct mds_in
   for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
     struct record_file *file = &base->files[base->nfiles++];
     code = mds_shard_open(folder, index, &index->shards[i], options, file);
-    file->first = base->base.count;
-    base->base.count += code == SHARDRT_OK ? file->index.rows : 0;
+    if (code == SHARDRT_OK) records_settle(base, file);
   }
   return code;
 }
@@ -353,5 +352,6 @@ const struct source_format mds_format = {
     .gather = source_gather_values,
     .value = mds_value,
     .extents = mds_extents,
+    RECORDS_BLOCKS,
     .close = mds_close,
 };

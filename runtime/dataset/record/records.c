@@ -8,6 +8,34 @@
 #include "base/search.h"
 #include "base/size.h"
 
+static int64_t run_samples(const struct record_file *file) {
+  return source_run_samples(file->index.rows, file->stored.bytes);
+}
+
+void records_settle(struct records *self, struct record_file *file) {
+  const struct record_file *before = file > self->files ? file - 1 : NULL;
+  file->first = self->base.count;
+  file->first_block =
+      before != NULL ? before->first_block + source_run_count(before->index.rows, run_samples(before)) : 0;
+  self->base.count += file->index.rows;
+}
+
+int64_t records_block_count(const shardrt_source *source) {
+  const struct records *self = (const struct records *)source;
+  if (self->nfiles == 0) return 0;
+  const struct record_file *last = &self->files[self->nfiles - 1];
+  return last->first_block + source_run_count(last->index.rows, run_samples(last));
+}
+
+struct sample_range records_block(const shardrt_source *source, int64_t block) {
+  const struct records *self = (const struct records *)source;
+  const struct record_file *file =
+      &self->files[search_part(&self->files->first_block, sizeof *self->files, self->nfiles, block)];
+  struct sample_range run = source_run(file->index.rows, run_samples(file), block - file->first_block);
+  run.first += file->first;
+  return run;
+}
+
 static int open_indexed_file(struct records *self, const char *path, const shardrt_source_options *options,
                              const char *kind, index_scan *scan, const void *context) {
   struct record_file *file = &self->files[self->nfiles];
@@ -20,8 +48,7 @@ static int open_indexed_file(struct records *self, const char *path, const shard
   if (code != SHARDRT_OK) return code;
   if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_file_once(&file->index);
   if (code != SHARDRT_OK) return code;
-  file->first = self->base.count;
-  self->base.count += file->index.rows;
+  records_settle(self, file);
   return SHARDRT_OK;
 }
 

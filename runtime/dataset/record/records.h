@@ -9,7 +9,8 @@
 struct record_file {
   struct stored stored;
   struct index_file index;
-  int64_t first; /* the number of its first sample among those of all files */
+  int64_t first;       /* the number of its first sample among those of all files, */
+  int64_t first_block; /* and of its first run of samples; see records_settle */
 };
 
 /* A format's own struct begins with this one. */
@@ -26,6 +27,9 @@ struct records {
 int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
                  const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
                  struct records **out);
+
+/* Numbers the samples of a file that was opened behind those of the files before it, and its runs. */
+void records_settle(struct records *self, struct record_file *file);
 
 /* The file of a sample, and its row in it. */
 const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row);
@@ -53,6 +57,11 @@ int records_place(struct value *out, const uint8_t *data, struct reader *reader)
  * shape and dtype. */
 int records_elements(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
                      struct value *out);
+
+/* Blocks are runs of samples of one file. */
+int64_t records_block_count(const shardrt_source *source);
+struct sample_range records_block(const shardrt_source *source, int64_t block);
+#define RECORDS_BLOCKS .block_count = records_block_count, .block = records_block
 
 /* A format's functions; its own `close` ends with records_close. */
 int records_source_error_context(const shardrt_source *source, int32_t field, int64_t sample,

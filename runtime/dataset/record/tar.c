@@ -317,5 +317,6 @@ const struct source_format tar_format = {
     .value = tar_value,
     .error_context = tar_error_context,
     .extents = tar_extents,
+    RECORDS_BLOCKS,
     .close = tar_close,
 };

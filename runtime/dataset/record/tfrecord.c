@@ -149,5 +149,6 @@ const struct source_format tfrecord_format = {
     .value = tfrecord_value,
     .error_context = records_source_error_context,
     .extents = tfrecord_extents,
+    RECORDS_BLOCKS,
     .close = tfrecord_close,
 };

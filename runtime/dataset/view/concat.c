@@ -49,8 +49,21 @@ uint64_t concat_transform_hash(const shardrt_source *source) {
   return hash;
 }
 
+int64_t concat_block_count(const shardrt_source *source) {
+  return ((const struct concat_source *)source)->first_blocks[source->nbases];
+}
+
+struct sample_range concat_block(const shardrt_source *source, int64_t block) {
+  const struct concat_source *c = (const struct concat_source *)source;
+  const int64_t part = search_part(c->first_blocks, sizeof *c->first_blocks, source->nbases, block);
+  struct sample_range range = source_block(source->bases[part], block - c->first_blocks[part]);
+  range.first += c->firsts[part];
+  return range;
+}
+
 void concat_close(shardrt_source *source) {
   alloc_free(((struct concat_source *)source)->firsts);
+  alloc_free(((struct concat_source *)source)->first_blocks);
   view_close(source);
 }
 
@@ -61,6 +74,8 @@ static const struct source_format concat_format = {
     .compute = concat_compute,
     .fingerprint = concat_fingerprint,
     .transform_hash = concat_transform_hash,
+    .block_count = concat_block_count,
+    .block = concat_block,
     .close = concat_close,
 };
 
@@ -99,6 +114,7 @@ static int match_part(struct concat_source *c, const char *what, int32_t p, bool
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < c->view.shared && code == SHARDRT_OK; f++) code = match_field(c, what, p, f);
   if (code < 0) return code;
+  c->first_blocks[p + 1] = c->first_blocks[p] + source_block_count(part); /* no more than samples */
   const int64_t end = part->count > 0 ? source_number(part, part->count - 1) + 1 : 0;
   if (__builtin_add_overflow(c->firsts[p], part->count, &c->firsts[p + 1]) ||
       (p + 1 < c->view.head.nbases && __builtin_add_overflow(numbers[p], end, &numbers[p + 1])))
@@ -119,6 +135,8 @@ static int fill_concat(struct concat_source *c, const char *what, const char *la
   const size_t n = (size_t)nparts;
   c->firsts = alloc_zeros(n + 1, sizeof *c->firsts);
   if (c->firsts == NULL) return ALLOC_FAILED;
+  c->first_blocks = alloc_zeros(n + 1, sizeof *c->first_blocks);
+  if (c->first_blocks == NULL) return ALLOC_FAILED;
   c->view.numbers = alloc_zeros(n, sizeof *c->view.numbers);
   if (c->view.numbers == NULL) return ALLOC_FAILED;
   c->view.fields = alloc_zeros(n * (size_t)c->view.shared, sizeof *c->view.fields);

@@ -9,7 +9,8 @@
  * number of the base, int32. */
 struct concat_source {
   struct view view;
-  int64_t *firsts; /* nbases + 1 */
+  int64_t *firsts;       /* nbases + 1 */
+  int64_t *first_blocks; /* the same of blocks */
 };
 
 /* Makes one of a kind, whose struct has `bytes` bytes and begins with a concat_source, of its parts, each of which gets
@@ -24,6 +25,8 @@ int64_t concat_translate(const shardrt_source *source, const int64_t *samples, i
 void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst);
 uint64_t concat_fingerprint(const shardrt_source *source);
 uint64_t concat_transform_hash(const shardrt_source *source);
+int64_t concat_block_count(const shardrt_source *source);
+struct sample_range concat_block(const shardrt_source *source, int64_t block);
 void concat_close(shardrt_source *source);
 
 /* Fills a new source of a format, whose samples are one file's; after a failure the caller frees it. */

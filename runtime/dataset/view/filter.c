@@ -42,6 +42,29 @@ static int64_t filter_translate(const shardrt_source *source, const int64_t *sam
   return n;
 }
 
+/* How many that count stand before sample `number` of the base. */
+static int64_t counting_before(const struct filter *f, int64_t number) {
+  if (f->words == NULL) return number;
+  int64_t word = number / FILTER_WORD / BLOCK_WORDS * BLOCK_WORDS;
+  int64_t before = f->before[word / BLOCK_WORDS];
+  for (; word < number / FILTER_WORD; word++) before += __builtin_popcountll(f->words[word]);
+  const int64_t bits = number % FILTER_WORD;
+  return bits == 0 ? before : before + __builtin_popcountll(f->words[word] & ((UINT64_C(1) << bits) - 1));
+}
+
+static int64_t filter_block_count(const shardrt_source *source) {
+  return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
+}
+
+/* What is let through of the base's block. */
+static struct sample_range filter_block(const shardrt_source *source, int64_t block) {
+  if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
+  const struct filter *f = (const struct filter *)source;
+  const struct sample_range of_base = source_block(source->bases[0], block);
+  const int64_t first = counting_before(f, of_base.first);
+  return (struct sample_range){.first = first, .count = counting_before(f, of_base.first + of_base.count) - first};
+}
+
 static uint64_t filter_fingerprint(const shardrt_source *source) {
   const uint64_t hash =
       hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(source->bases[0]));
@@ -68,6 +91,8 @@ static const struct source_format filter_format = {
     .translate = filter_translate,
     .fingerprint = filter_fingerprint,
     .selection_hash = filter_selection_hash,
+    .block_count = filter_block_count,
+    .block = filter_block,
     .close = filter_close,
 };
 

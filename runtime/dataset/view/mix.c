@@ -56,8 +56,14 @@ static struct source_turn mix_turn(const shardrt_source *source, int64_t positio
   int64_t before;
   const int32_t p = stage_turn(&self->stages[s], position, &before);
   const shardrt_source *part = source->bases[p];
-  struct source_turn turn = {.count = part->count, .before = before};
+  struct source_turn turn = {.count = part->count, .before = before, .weight = 1, .period = 1};
   if (part->mix != NULL) turn = source_turn(part, before); /* a mix within: its own turns go on */
+  if (turn.period > INT32_MAX) {                           /* one within one within one: about */
+    turn.weight = turn.weight > PERIOD_MOST ? turn.weight / PERIOD_MOST : 1;
+    turn.period /= PERIOD_MOST;
+  }
+  turn.weight *= self->weights[p];
+  turn.period *= self->period;
   turn.first += self->concat.firsts[p];
   return turn;
 }
@@ -104,6 +110,8 @@ static const struct source_format mix_format = {
     .fingerprint = mix_fingerprint,
     .selection_hash = mix_selection_hash,
     .transform_hash = concat_transform_hash,
+    .block_count = concat_block_count,
+    .block = concat_block,
     .length = mix_length,
     .turn = mix_turn,
     .close = mix_close,

@@ -14,7 +14,7 @@
 #include "dataset/view/row_cache.h"
 #include "dataset/view/survey.h"
 
-enum { LOOK_SAMPLES = 1024 };
+enum { LOOK_SAMPLES = 1024, BASE_BLOCKS = 4 };
 static const char SEGMENTS[] = "segment_ids", POSITIONS[] = "positions";
 
 /* A sequence, or a piece of one that is longer than a row: elements piece * length … of it, `elements` of them. */
@@ -35,6 +35,8 @@ struct pack {
   struct pack_piece *pieces; /* NULL: planning */
   int64_t npieces;
   int64_t *firsts;
+  int64_t *block_rows; /* the rows that blocks begin at, and their number; NULL: each row is one; see set_blocks */
+  int64_t nblocks;
   double filled;
   int64_t dropped;        /* elements of sequences that were cut off */
   uint64_t hash;          /* of all that decides which element stands where */
@@ -229,9 +231,21 @@ static size_t pack_bytes(const shardrt_source *source, int32_t field, const shar
   return source_bytes(base_of(p), p->from[field], &whole);
 }
 
+static int64_t pack_block_count(const shardrt_source *source) {
+  const struct pack *p = (const struct pack *)source;
+  return p->block_rows != NULL ? p->nblocks : source->count;
+}
+
+static struct sample_range pack_block(const shardrt_source *source, int64_t block) {
+  const struct pack *p = (const struct pack *)source;
+  if (p->block_rows == NULL) return (struct sample_range){.first = block, .count = 1};
+  return (struct sample_range){.first = p->block_rows[block], .count = p->block_rows[block + 1] - p->block_rows[block]};
+}
+
 static void pack_close(shardrt_source *source) {
   struct pack *p = (struct pack *)source;
   row_cache_free(p->rows);
+  alloc_free(p->block_rows);
   alloc_free(p->firsts);
   alloc_free(p->pieces);
   alloc_free(p->from);
@@ -245,6 +259,8 @@ static const struct source_format pack_format = {
     .fingerprint = pack_fingerprint,
     .selection_hash = pack_selection_hash,
     .bytes = pack_bytes,
+    .block_count = pack_block_count,
+    .block = pack_block,
     .close = pack_close,
 };
 
@@ -393,6 +409,28 @@ static int pack_rows(struct pack *p, int64_t most, const struct pack_piece *piec
   return SHARDRT_OK;
 }
 
+/* Rows of one window are made of sequences that follow one another in the base, so that windows can be blocks: as many
+ * together as begin in BASE_BLOCKS of the base's blocks. The last of these is read for the next ones, too. Where
+ * sequences were shuffled there are none. */
+static int set_blocks(struct pack *p, const shardrt_pack_options *o) {
+  const shardrt_source *base = base_of(p);
+  if (o->shuffle || source_stands_alone(base)) return SHARDRT_OK;
+  p->block_rows = alloc_array((size_t)(p->npieces / o->window) + 2, sizeof *p->block_rows);
+  if (p->block_rows == NULL) return ALLOC_FAILED;
+  int64_t at = 0, next = 0; /* a block of the base, and the one that the next block begins in, or behind */
+  const int64_t blocks = source_block_count(base);
+  for (int64_t row = 0; row < p->head.count; row++) {
+    if (p->firsts[row] % o->window != 0) continue;
+    const int64_t sample = p->pieces[p->firsts[row]].sample;
+    while (at + 1 < blocks && source_block(base, at + 1).first <= sample) at++;
+    if (row > 0 && at < next) continue;
+    p->block_rows[p->nblocks++] = row;
+    next = at + BASE_BLOCKS;
+  }
+  p->block_rows[p->nblocks] = p->head.count;
+  return SHARDRT_OK;
+}
+
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
 static int work_out(struct pack *p, const shardrt_pack_options *o, const int64_t *lengths) {
@@ -400,6 +438,7 @@ static int work_out(struct pack *p, const shardrt_pack_options *o, const int64_t
   double filled;
   int code = list_pieces(p, o, lengths, &pieces, &filled);
   if (code == SHARDRT_OK) code = pack_rows(p, o->window, pieces);
+  if (code == SHARDRT_OK) code = set_blocks(p, o);
   alloc_free(pieces);
   if (code < 0) return code;
   p->filled = p->head.count > 0 ? filled / ((double)p->head.count * p->length) : 1;

@@ -47,6 +47,26 @@ static void shard_selection_hash(const shardrt_source *source, uint64_t *hashes)
   *hash = hash_number(hash_number(hash_number(*hash, source->count), source->first_number), source->number_step);
 }
 
+/* How many of its samples stand before sample `number` of the base. */
+static int64_t samples_before(const shardrt_source *source, int64_t number) {
+  const int64_t ahead = number - source->first_number;
+  if (ahead <= 0) return 0;
+  const int64_t before = (ahead - 1) / source->number_step + 1;
+  return before < source->count ? before : source->count;
+}
+
+static int64_t shard_block_count(const shardrt_source *source) {
+  return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
+}
+
+/* What it has of the base's block; often the same for each, where a block has many. */
+static struct sample_range shard_block(const shardrt_source *source, int64_t block) {
+  if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
+  const struct sample_range of_base = source_block(source->bases[0], block);
+  const int64_t first = samples_before(source, of_base.first);
+  return (struct sample_range){.first = first, .count = samples_before(source, of_base.first + of_base.count) - first};
+}
+
 static const struct source_format shard_format = {
     .name = "shard",
     VIEW_FUNCTIONS,
@@ -54,6 +74,8 @@ static const struct source_format shard_format = {
     .compute = shard_compute,
     .fingerprint = shard_fingerprint,
     .selection_hash = shard_selection_hash,
+    .block_count = shard_block_count,
+    .block = shard_block,
     .close = view_close,
 };
 

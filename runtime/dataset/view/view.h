@@ -27,7 +27,8 @@ int view_add_field(struct view *self, const char *name, int32_t dtype);
 int32_t view_find_field(const shardrt_source *source, const char *name);
 
 /* The functions of a kind's format, beside those that it has for itself: `translate`, `compute` where it computes
- * fields, `fingerprint`, and `selection_hash`. A kind that owns more has a `close` that ends with view_close. */
+ * fields, `fingerprint`, `selection_hash`, and `block_count` and `block`. A kind that owns more has a `close` that ends
+ * with view_close. */
 #define VIEW_FUNCTIONS                                                                                                 \
   .gather = view_gather, .extents = view_extents, .value = view_value, .find = view_find,                              \
   .error_context = view_error_context, .number = view_number, .bytes = view_bytes

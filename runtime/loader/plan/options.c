@@ -15,6 +15,8 @@ int options_check(const shardrt_loader_options *o) {
   if (code == SHARDRT_OK) code = check_range("num_workers", o->num_workers, 0, MAX_WORKERS);
   if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 0, MAX_PREFETCH);
   if (code == SHARDRT_OK) code = check_range("read_size", o->read_size, 0, INT64_MAX);
+  if (code == SHARDRT_OK) code = check_range("shuffle", o->shuffle, SHARDRT_IN_ORDER, SHARDRT_BY_BLOCKS);
+  if (code == SHARDRT_OK && o->shuffle == SHARDRT_BY_BLOCKS) code = check_range("window", o->window, 1, INT64_MAX);
   if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
   if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
   return code;

@@ -21,6 +21,8 @@ struct reader {
   bool past_caches;                   /* what is written to dst is not soon read: a hint, for whole samples */
   bool thorough;                      /* all of a sample is read and decoded, whatever is needed: to find damage */
   int64_t bytes_read;                 /* taken from the storage, counted by the formats themselves */
+  int64_t bytes_from_network;         /* downloaded from servers */
+  int64_t blocks_decoded;             /* of sources that are stored in blocks; counted by the formats */
   int64_t nanoseconds[READER_STAGES]; /* READER_READ is left to the owner: it is what the others are not */
   const atomic_bool *given_up;        /* NULL, or whether nobody wants any more what is read */
   struct reader_chunk *chunks;        /* the arena: chunks in the order in which they are used */

@@ -32,6 +32,7 @@ struct state {
   struct rangecache_block block;  /* the last one that was read, */
   int64_t next;                   /* and the one behind it */
   int64_t window;                 /* blocks to ask for at once */
+  int64_t downloaded;             /* bytes, in the call at hand */
   struct page *pages[KEPT_PAGES]; /* each in the place that its number gives it; NULL: none */
 };
 
@@ -71,12 +72,12 @@ static size_t block_bytes(const struct remote *self, int64_t number) {
 
 /* ---- downloading ------------------------------------------------------------------------------------------------ */
 
-/* Puts what came of blocks into the cache. */
+/* Puts what came of blocks into the cache. `context` is the state. */
 static int put_blocks(void *context, struct fetch_request *request) {
-  (void)context;
   const struct remote *self = request->context;
   int code = SHARDRT_OK;
   if (request->kind != FETCH_PART) return error_set(SHARDRT_EIO, "%s: no part of it was sent", self->shown);
+  ((struct state *)context)->downloaded += (int64_t)request->got;
   for (size_t at = 0; at < request->got && code == SHARDRT_OK; at += BLOCK)
     code = rangecache_put(&self->cache, &self->key, request->number + (int64_t)(at / BLOCK), request->data + at,
                           request->got - at < BLOCK ? request->got - at : BLOCK);
@@ -125,7 +126,7 @@ static int bring_parts(const struct remote *self, struct state *state, int64_t f
   int code = SHARDRT_OK;
   if (wait_for_claim(self, claims, first, count, (size_t)count * BLOCK)) {
     const int64_t n = add_requests(self, first, count, requests, 0, WINDOW_BLOCKS);
-    code = fetch_run(state->fetch, requests, n, FETCH_TRIES, put_blocks, NULL);
+    code = fetch_run(state->fetch, requests, n, FETCH_TRIES, put_blocks, state);
   }
   if (claims >= 0) close(claims);
   return code;
@@ -135,6 +136,7 @@ static int bring_parts(const struct remote *self, struct state *state, int64_t f
 
 struct whole {
   const struct remote *remote;
+  struct state *state;
   int64_t number; /* of the block that is being filled */
   size_t got;     /* of it */
   uint8_t *data;
@@ -144,6 +146,7 @@ static int take_whole(void *context, const uint8_t *data, size_t bytes) {
   struct whole *whole = context;
   const struct remote *self = whole->remote;
   if (bytes == 0) whole->number = whole->got = 0;
+  whole->state->downloaded += (int64_t)bytes;
   int code = SHARDRT_OK;
   while (bytes > 0 && code == SHARDRT_OK) {
     if (whole->number >= self->blocks)
@@ -169,7 +172,7 @@ static int ended_whole(void *context, struct fetch_request *request) {
 
 /* All of the file, where block `number` is wanted. */
 static int bring_whole(const struct remote *self, struct state *state, int64_t number) {
-  struct whole whole = {.remote = self, .data = alloc_array(BLOCK, 1)};
+  struct whole whole = {.remote = self, .state = state, .data = alloc_array(BLOCK, 1)};
   if (whole.data == NULL) return ALLOC_FAILED;
   struct fetch_request request = {.url = self->url,
                                   .shown = self->shown,
@@ -255,9 +258,14 @@ static int find_page(const struct remote *self, struct state *state, int64_t num
   return SHARDRT_OK;
 }
 
-int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst) {
-  struct state *state = state_of(reader);
-  if (state == NULL) return SHARDRT_ENOMEM;
+/* Notes in the reader what was downloaded. */
+static int count_downloaded(struct state *state, struct reader *reader, int code) {
+  reader->bytes_from_network += state->downloaded;
+  state->downloaded = 0;
+  return code;
+}
+
+static int read_bytes(const struct remote *self, size_t offset, size_t bytes, struct state *state, uint8_t *dst) {
   const int64_t last = bytes > 0 ? (int64_t)((offset + bytes - 1) / BLOCK) : 0;
   while (bytes > 0) {
     const int64_t number = (int64_t)(offset / PAGE);
@@ -271,6 +279,12 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
     bytes -= n;
   }
   return SHARDRT_OK;
+}
+
+int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst) {
+  struct state *state = state_of(reader);
+  if (state == NULL) return SHARDRT_ENOMEM;
+  return count_downloaded(state, reader, read_bytes(self, offset, bytes, state, dst));
 }
 
 /* ---- reading ahead ---------------------------------------------------------------------------------------------- */
@@ -293,7 +307,7 @@ struct bringing {
 
 static int bring_ended(void *context, struct fetch_request *request) {
   struct bringing *all = context;
-  int code = put_blocks(NULL, request);
+  int code = put_blocks(all->state, request);
   if (code == SHARDRT_OK) all->total += (int64_t)request->got;
   return code;
 }
@@ -331,7 +345,10 @@ int64_t remote_bring(const struct extents *extents, struct reader *reader) {
     const struct remote *remote = extents->list[i].file->remote;
     if (remote != NULL && !remote->whole) bring_extent(all, &extents->list[i]);
   }
-  if (all->state != NULL) bring_now(all);
+  if (all->state != NULL) {
+    bring_now(all);
+    (void)count_downloaded(all->state, reader, SHARDRT_OK);
+  }
   const int64_t total = all->total;
   alloc_free(all);
   return total;

@@ -82,7 +82,7 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
 }
 
 /* Asks the server for the first block, unless the file is the one that the cache knows. */
-static int ask_server(struct remote *self, struct fetch *fetch, bool *there) {
+static int ask_server(struct remote *self, struct fetch *fetch, struct reader *reader, bool *there) {
   const struct rangecache_key key = hashed_key("about", self->url, NULL);
   struct remote_opening opening = {.remote = self};
   const bool known = read_about(self, &key, &opening.known);
@@ -91,6 +91,7 @@ static int ask_server(struct remote *self, struct fetch *fetch, bool *there) {
                                   .bytes = RANGECACHE_BLOCK,
                                   .known = known ? &opening.known.version : NULL};
   int code = fetch_run(fetch, &request, 1, FETCH_TRIES, take_opened, &opening);
+  reader->bytes_from_network += (int64_t)request.got;
   *there = opening.there;
   if (code != SHARDRT_OK || !*there || request.kind == FETCH_SAME) return code;
   struct about about = {.version = self->version, .whole = self->whole};
@@ -117,7 +118,7 @@ static int fill_remote(struct remote *self, const char *url, const shardrt_sourc
   struct fetch *fetch = remote_fetch(reader);
   if (fetch == NULL) return SHARDRT_ENOMEM;
   int code = rangecache_open(options->cache, options->cache_bytes, &self->cache);
-  if (code == SHARDRT_OK) code = ask_server(self, fetch, there);
+  if (code == SHARDRT_OK) code = ask_server(self, fetch, reader, there);
   return code == SHARDRT_OK && *there ? find_fingerprint(self, reader) : code;
 }
 
