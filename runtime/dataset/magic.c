@@ -71,7 +71,7 @@ static const struct known {
     {BYTES("\x04\x22\x4d\x18"), {"compressed by lz4", "`unlz4` it"}},
     {BYTES("PAR1\x15"), {"a Parquet file", COLUMNS}},
     {BYTES("ARROW1\0\0"), {"an Arrow file", COLUMNS}},
-    {BYTES("MMIDIDX\0\0"), {"Megatron's index of documents", "its tokens are in the .bin file beside it"}},
+    {BYTES("MMIDIDX\0\0"), {"Megatron's index of documents", "source.megatron reads it and the .bin file beside it"}},
     {BYTES("TNTIDX\0\0"), {"fairseq's index of documents", "its tokens are in the .bin file beside it"}},
     {BYTES("\x89HDF\r\n\x1a\n"), {"an HDF5 file", "source.hdf5 reads its datasets"}},
     {BYTES("SQLite format 3\0"), {"an SQLite database", COLUMNS}},

@@ -126,6 +126,16 @@ def hdf5():
     seed("hdf5", "latest", hdf5_file(chunks=(2, 4), libver="latest"))
 
 
+def megatron():
+    for i in range(3):
+        seed("megatron", f"set-{i}", slurp(f"megatron/{i}.idx") + BETWEEN + slurp(f"megatron/{i}.bin"))
+    tokens = struct.pack("<5H", 1, 2, 3, 4, 5)
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
+    for name, pointers in [("small", (0, 4)), ("apart", (4, 0)), ("outside", (0, 6)), ("odd", (0, 3))]:
+        seed("megatron", name, head + struct.pack("<2i2q3q", 2, 3, *pointers, 0, 1, 2) + BETWEEN + tokens)
+    seed("megatron", "no-documents", head[:26] + bytes(8) + struct.pack("<2i2q", 2, 3, 0, 4) + BETWEEN + tokens)
+
+
 def safetensors(arrays, data):
     header = json.dumps(arrays).encode()
     return struct.pack("<Q", len(header)) + header + data
@@ -218,5 +228,5 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
     make()

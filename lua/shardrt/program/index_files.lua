@@ -18,9 +18,9 @@ usage: shardrt [options] index [--check] [--force] FILES...
        shardrt run -n N [options] index [--check] [--force] FILES...
 
 Writes checksums into FILE.shardrt-index or, where that cannot be written, into the cache folder. Sources then find what
-changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, IDX and HDF5 files, of every chunk of Zarr
-arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. ArrayRecord files have
-checksums of their own, which --check compares.
+changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron's, IDX and HDF5 files, of every chunk
+of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. ArrayRecord
+files have checksums of their own, which --check compares.
 
 Earlier checksums stay, so a command that was killed continues where it was. All cores help; under mpirun or
 `shardrt run -n N` all processes do.
@@ -30,8 +30,8 @@ FILES are paths, patterns in quotes, and folders. Of a folder, all data files ar
   --check            compare the files with their checksums, and print a line for each range that is damaged
   --force            forget earlier checksums: the files are known to be good
   --format NAME      say what the files are, where their names and first bytes do not: plain (any file without
-                     records), npy, tokens, idx, hdf5, zarr, tar, tfrecord, array_record, csv, jsonl, mds, npz,
-                     safetensors, cifar
+                     records), npy, tokens, megatron, idx, hdf5, zarr, tar, tfrecord, array_record, csv, jsonl,
+                     mds, npz, safetensors, cifar
   --delimiter C, --no-header   read csv files as their sources do
   --cache FOLDER     use this cache folder
 
@@ -49,7 +49,7 @@ local ENDINGS = {
   { "%.safetensors$", "safetensors" }, { "%.npz$", "npz" }, { "%.array_records?$", "array_record" },
   { "%.arrayrecords?$", "array_record" },
 }
-local PLAIN = { plain = true, npy = true, tokens = true, idx = true, hdf5 = true }
+local PLAIN = { plain = true, npy = true, tokens = true, megatron = true, idx = true, hdf5 = true }
 local RECORDS = {
   tar = true, tfrecord = true, csv = true, jsonl = true, mds = true, npz = true, safetensors = true, cifar = true,
   array_record = true,
