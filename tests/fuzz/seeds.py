@@ -154,6 +154,9 @@ def text():
     seed("json", "nested", b'{"l1":[1,"a\\u00e9\\ud83d\\ude00",null,{"x":1}],"s":[{},[],true,1e5],"n":12345678901}')
     seed("json", "list", b'[1,[2,[3,{"a":"b\\n"}]],false]')
     seed("jsonl", "mixed", b'{"id":1,"x":[1.5,2],"ok":true,"text":"a\\u00e9"}\n{"id":-2,"x":[3,4e5],"ok":false,"text":""}\n')
+    for name in ["members.gz", "mixed.zst", "streamed.zst"]:
+        seed("jsonl", name, slurp("compressed/" + name))
+    seed("csv", "gzip", gzip.compress(b"a,b\n1,2\n", mtime=0))
     seed("jsonl", "nested", b'{"box":[[1,2],[3,4]],"id":0}\r\n\r\n{"id":1,"box":[[5,6],[7,8]],"more":{"a":[]}}')
     for name in ["int32", "shape1", "uint8"]:
         seed("bytes", name, slurp(name + ".npy"))

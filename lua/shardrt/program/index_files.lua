@@ -121,7 +121,10 @@ end
 -- What a file is; nil: that cannot be told.
 local function kind_of(path)
   for _, ending in ipairs(ENDINGS) do
-    if path:lower():find(ending[1]) then return ending[2] end
+    local name = path:lower()
+    if name:find(ending[1]) or RECORDS[ending[2]] and name:gsub("%.zst$", ""):gsub("%.gz$", ""):find(ending[1]) then
+      return ending[2]
+    end
   end
   local text = head(path, 262)
   if text:find "^\147NUMPY" or text:find "^\137HDF\r\n\26\n" then return "plain" end
