@@ -62,7 +62,7 @@ int shardrt_audit_remove(const char *path, const char *folder);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
  * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote/remote.h. Formats:
- *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
+ *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, in any order of bytes and elements
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
  *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"
  *   "idx"  http://yann.lecun.com/exdb/mnist/ (the MNIST family), also gzipped: then decompressed once into the cache,
