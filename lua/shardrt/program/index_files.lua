@@ -18,7 +18,7 @@ usage: shardrt [options] index [--check] [--force] FILES...
        shardrt run -n N [options] index [--check] [--force] FILES...
 
 Writes checksums into FILE.shardrt-index or, where that cannot be written, into the cache folder. Sources then find what
-changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron's, IDX and HDF5 files, of every chunk
+changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron, IDX and HDF5 files, of every chunk
 of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. ArrayRecord
 files have checksums of their own, which --check compares.
 
