@@ -232,7 +232,7 @@ int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, siz
 }
 
 int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
-  struct npy_header header;
+  struct npy_header header = {0};
   int code = npy_header_parse_any(path, data, have, bytes, &header);
   if (code < 0) return code;
   if (header.big_endian)
