@@ -329,8 +329,10 @@ end
 -- The shards of a folder of MDS, each of which has an index.
 local function shards_of(folder)
   local paths = {}
-  for _, path in ipairs(file_patterns.inside(folder, "*")) do
-    if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
+  for _, pattern in ipairs { "*", "*/*" } do -- a merged index names shards in folders there
+    for _, path in ipairs(file_patterns.inside(folder, pattern)) do
+      if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
+    end
   end
   return paths
 end
