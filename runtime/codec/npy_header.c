@@ -103,19 +103,19 @@ static int read_shape(struct dict_text *r, struct npy_header *out) {
   return SHARDRT_OK;
 }
 
-/* The dtype of a descr such as "<f4". */
-static int find_dtype(const char *path, const char *descr, int32_t *out) {
+/* The dtype of a descr such as "<f4", or ">f4", but not of ml_dtypes' "<V2". */
+static int find_dtype(const char *path, const char *descr, struct npy_header *out) {
   for (int32_t d = 0; d < SHARDRT_DTYPE_COUNT; d++) {
     const bool no_order = descrs[d][0] == '|' && (descr[0] == '<' || descr[0] == '='); /* one byte has no order */
-    if (strcmp(descr, descrs[d]) == 0 || (no_order && strcmp(descr + 1, descrs[d] + 1) == 0)) {
-      *out = d;
+    const bool is_big = descr[0] == '>' && d != SHARDRT_BFLOAT16;
+    if (strcmp(descr, descrs[d]) == 0 || ((no_order || is_big) && strcmp(descr + 1, descrs[d] + 1) == 0)) {
+      out->dtype = d;
+      out->big_endian = is_big && shardrt_dtype_size(d) > 1;
       return SHARDRT_OK;
     }
   }
   const char *why = "shardrt reads bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64";
-  if (descr[0] == '>')
-    why = "big-endian; save it little-endian: array.astype(array.dtype.newbyteorder('<'))";
-  else if (strchr(descr, 'O') != NULL)
+  if (strchr(descr, 'O') != NULL)
     why = "Python objects, which only Python can read";
   else if (strchr(descr, 'S') != NULL || strchr(descr, 'U') != NULL)
     why = "text; shardrt reads numbers";
@@ -138,16 +138,13 @@ static int read_descr(struct dict_text *r, struct npy_header *out) {
                      r->path);
   char descr[DESCR_AT_MOST] = "";
   int code = read_text(r, "a dtype such as '<f4' for 'descr'", descr, sizeof descr);
-  return code < 0 ? code : find_dtype(r->path, descr, &out->dtype);
+  return code < 0 ? code : find_dtype(r->path, descr, out);
 }
 
-static int read_order(struct dict_text *r) {
-  if (accept_word(r, "False")) return SHARDRT_OK;
-  if (!accept_word(r, "True")) return malformed_header(r, "True or False for 'fortran_order'");
-  return error_set(SHARDRT_EFORMAT,
-                   "%s: is in Fortran order, where a sample's numbers are scattered over the whole file; save it with "
-                   "numpy.save(path, numpy.ascontiguousarray(array))",
-                   r->path);
+static int read_order(struct dict_text *r, struct npy_header *out) {
+  out->fortran = accept_word(r, "True");
+  return out->fortran || accept_word(r, "False") ? SHARDRT_OK
+                                                 : malformed_header(r, "True or False for 'fortran_order'");
 }
 
 static int read_dict(struct dict_text *r, struct npy_header *out) {
@@ -166,7 +163,7 @@ static int read_dict(struct dict_text *r, struct npy_header *out) {
                                                           : 0;
     if (which == 0 || (seen & which) != 0 || !accept_char(r, ':')) return malformed_header(r, keys);
     seen |= which;
-    code = which == DESCR ? read_descr(r, out) : which == ORDER ? read_order(r) : read_shape(r, out);
+    code = which == DESCR ? read_descr(r, out) : which == ORDER ? read_order(r, out) : read_shape(r, out);
     if (code < 0) return code;
     comma = accept_char(r, ',');
   }
@@ -210,7 +207,7 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   return SHARDRT_OK;
 }
 
-int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
+int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
   size_t offset = 0;
   size_t length = 0;
   int code = find_dict(path, data, have, &offset, &length);
@@ -227,6 +224,27 @@ int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, si
   if (bytes != file_bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, but its header tells of %zu: %s", path, bytes, file_bytes,
                      bytes < file_bytes ? "it is cut off" : "something stands behind the data");
+  int32_t wide = 0; /* dimensions of more than one, of which several make the orders differ */
+  for (int32_t d = 0; d < header.ndim; d++) wide += header.shape[d] > 1;
+  header.fortran = header.fortran && wide > 1 && header.data_bytes > 0;
+  *out = header;
+  return SHARDRT_OK;
+}
+
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
+  struct npy_header header = {0};
+  int code = npy_header_parse_any(path, data, have, bytes, &header);
+  if (code < 0) return code;
+  if (header.big_endian)
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: its dtype is big-endian, which source.npy alone reads; save it little-endian: "
+                     "array.astype(array.dtype.newbyteorder('<'))",
+                     path);
+  if (header.fortran)
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: is in Fortran order, where a sample's numbers are scattered over the whole file, and which "
+                     "source.npy alone reads; save it with numpy.save(path, numpy.ascontiguousarray(array))",
+                     path);
   *out = header;
   return SHARDRT_OK;
 }

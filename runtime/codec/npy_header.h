@@ -9,6 +9,8 @@
 #include "shardrt.h"
 
 struct npy_header {
+  bool big_endian;
+  bool fortran; /* the first index is the fastest, and the order is not C's */
   int32_t dtype;
   int32_t ndim; /* 0 for a single number */
   int64_t shape[SHARDRT_MAX_NDIM];
@@ -22,6 +24,9 @@ int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct
 /* The same where only the first `have` bytes are at hand: NPY_HEADER_READ, which no header is longer than, or all. */
 enum { NPY_HEADER_READ = 1 << 17 };
 int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
+
+/* The same, also of arrays that are big-endian or in Fortran's order, which the others refuse. */
+int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
 
 /* How long a header is, by its first NPY_HEADER_FIRST bytes, whatever they are. */
 enum { NPY_HEADER_FIRST = 12 };

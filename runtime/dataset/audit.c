@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dataset/index_file.h"
+#include "dataset/magic.h"
 #include "dataset/source.h"
 #include "storage/write/cache.h"
 #include "system/machine.h"
@@ -101,12 +102,14 @@ static int save_nothing(void *own) {
 
 static const struct audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
 
-static int open_indexed(const char *path, const shardrt_source_options *options, bool *there, shardrt_audit *out) {
+static int open_indexed(const char *format, const char *path, const shardrt_source_options *options, bool *there,
+                        shardrt_audit *out) {
   struct indexed *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->kind = &indexed_kind;
   out->own = self;
   int code = stored_open(path, options, &self->file);
+  if (code == SHARDRT_OK && strcmp(format, "mds") != 0) code = magic_unpack(&self->file, options);
   if (code == SHARDRT_OK) code = index_file_find(&self->file, options->cache, &self->index, there);
   if (code < 0) return code;
   out->parts = self->index.rows * self->index.columns;
@@ -146,7 +149,7 @@ static int make_index(const char *format, const char *path, const shardrt_source
   if (code != SHARDRT_EINVAL && code != SHARDRT_EFORMAT) return code;
   const char *why = alloc_text("%s", shardrt_error_message());
   if (why == NULL) return ALLOC_FAILED;
-  if (open_indexed(path, options, &there, out) == SHARDRT_OK && there) code = SHARDRT_OK;
+  if (open_indexed(format, path, options, &there, out) == SHARDRT_OK && there) code = SHARDRT_OK;
   if (code < 0) error_set(code, "%s", why);
   alloc_free((char *)why);
   out->parts = 0;
@@ -170,7 +173,7 @@ static int open_records(const char *format, const char *path, const shardrt_sour
   bool there = true;
   if (!compares) return make_index(format, path, options, out);
   if (strcmp(format, "array_record") == 0) return open_samples(format, path, options, out);
-  int code = open_indexed(path, options, &there, out);
+  int code = open_indexed(format, path, options, &there, out);
   if (code < 0 || there) return code;
   return error_set(SHARDRT_EDATA,
                    "%s: has no index, or an older one: there is nothing to compare it with; `shardrt "

@@ -62,7 +62,7 @@ int shardrt_audit_remove(const char *path, const char *folder);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
  * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote/remote.h. Formats:
- *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
+ *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, in any order of bytes and elements
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
  *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"
  *   "idx"  http://yann.lecun.com/exdb/mnist/ (the MNIST family), also gzipped: then decompressed once into the cache,
@@ -116,6 +116,23 @@ typedef struct shardrt_token_options {
  * dtype, and no header that says it. EFORMAT: its header does not fit its length; it begins as a file of another format
  * does, and files.no_header does not say that it is none. EIO. */
 int shardrt_source_tokens(const char *path, const shardrt_token_options *options, shardrt_source **out);
+/* What is a sample of a dataset of Megatron-LM's: a document; or what its GPTDataset makes of it. */
+enum { SHARDRT_MEGATRON_DOCUMENTS, SHARDRT_MEGATRON_GPT };
+typedef struct shardrt_megatron_options {
+  int32_t view;    /* SHARDRT_MEGATRON_… */
+  uint32_t seed;   /* of gpt: Megatron's random_seed */
+  int64_t window;  /* of gpt: tokens of a sample, one more than Megatron's sequence_length */
+  int64_t samples; /* of gpt: as Megatron's num_samples; 0: those of one epoch */
+  double from, to; /* which of the sequences, or documents, are taken, as shares of all: 0 and 1 are all */
+  shardrt_source_options files;
+} shardrt_megatron_options;
+/* Datasets of Megatron-LM's, each two files, PREFIX.bin and PREFIX.idx, with one field, "tokens", of the files' dtype.
+ * Documents differ in length, and those of several prefixes come one after the other. Windows come in GPTDataset's
+ * order, and of several prefixes in BlendedDataset's: by `weights` (NULL: by their numbers of samples; then, with no
+ * `samples`, all of each). EINVAL: weights that are not above 0, or without `samples`. EFORMAT: files that do not fit
+ * together. EIO. */
+int shardrt_source_megatron(int32_t nprefixes, const char *const *prefixes, const double *weights,
+                            const shardrt_megatron_options *options, shardrt_source **out);
 /* The samples i of `source` with i % num_shards == index. */
 int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out);
 /* `source` with one more field, `name`: int64, a scalar, the sample's number in the file (also after a shard). */

@@ -71,7 +71,7 @@ static const struct known {
     {BYTES("\x04\x22\x4d\x18"), {"compressed by lz4", "`unlz4` it"}},
     {BYTES("PAR1\x15"), {"a Parquet file", COLUMNS}},
     {BYTES("ARROW1\0\0"), {"an Arrow file", COLUMNS}},
-    {BYTES("MMIDIDX\0\0"), {"Megatron's index of documents", "its tokens are in the .bin file beside it"}},
+    {BYTES("MMIDIDX\0\0"), {"Megatron's index of documents", "source.megatron reads it and the .bin file beside it"}},
     {BYTES("TNTIDX\0\0"), {"fairseq's index of documents", "its tokens are in the .bin file beside it"}},
     {BYTES("\x89HDF\r\n\x1a\n"), {"an HDF5 file", "source.hdf5 reads its datasets"}},
     {BYTES("SQLite format 3\0"), {"an SQLite database", COLUMNS}},
@@ -95,6 +95,27 @@ const struct magic *magic_find(const uint8_t *data, size_t bytes, size_t whole) 
     if (found) return &k->magic;
   }
   return NULL;
+}
+
+static enum unpack_kind find_packed(const uint8_t *head, size_t bytes, size_t whole) {
+  uint8_t first[12];
+  if (is_tfrecord(head, bytes, whole)) return UNPACK_NONE;
+  const enum unpack_kind kind = unpack_kind_of(head, bytes);
+  const bool is_zlib = bytes >= 2 && (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
+  if (kind != UNPACK_NONE || !is_zlib) return kind;
+  return is_tfrecord(first, unpacked_peek(UNPACK_ZLIB, head, bytes, first, sizeof first), SIZE_MAX) ? UNPACK_ZLIB
+                                                                                                    : UNPACK_NONE;
+}
+
+int magic_unpack(struct stored *file, const shardrt_source_options *options) {
+  uint8_t head[MAGIC_BYTES];
+  const size_t bytes = file->bytes < sizeof head ? file->bytes : sizeof head;
+  struct reader reader = {0};
+  int code = stored_read(file, 0, bytes, &reader, head);
+  reader_clear(&reader);
+  if (code < 0) return code;
+  const enum unpack_kind kind = find_packed(head, bytes, file->bytes);
+  return kind != UNPACK_NONE ? unpacked_replace(file, kind, options) : SHARDRT_OK;
 }
 
 bool magic_is_text(const uint8_t *data, size_t bytes) {

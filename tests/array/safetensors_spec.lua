@@ -242,6 +242,38 @@ describe(".safetensors files", function()
     assert.equal(65, shardrt.load(path)['"\\/\8\12\10\13\9\195\169\226\130\172\240\159\152\128'].data[0])
   end)
 
+  it("are read by the index that a hub keeps beside several of them", function()
+    local hub = files.folder()
+    local a, b = ndarray.arange(16, "float32"), ndarray.arange(6, "int8")
+    shardrt.save(hub .. "/model-00001-of-00002.safetensors", { a = a, old = a })
+    shardrt.save(hub .. "/model-00002-of-00002.safetensors", { b = b, old = b })
+    local listed = hub .. "/model.safetensors.index.json"
+    local function index(text) files.write(hub, "model.safetensors.index.json", text) end
+    local first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    index(('{"metadata": {"total_size": 70}, "weight_map": {"a": "%s", "b": "%s", "old": "%s"}}'):format(first, second,
+      second))
+    local all = shardrt.load(listed)
+    assert.same(a:to_table(), all.a:to_table())
+    assert.same(b:to_table(), all.b:to_table())
+    assert.same(b:to_table(), all.old:to_table())
+    local mesh = shardrt.make_mesh({ 8 }, { "x" })
+    local some = shardrt.load(listed, { a = shardrt.NamedSharding(mesh, P "x") })
+    assert.same(a:to_table(), shardrt.device_get(some.a):to_table())
+    assert.is_nil(some.b)
+    for text, part in pairs {
+      ["{"] = "is no index of .safetensors files", ['{"weight_map": {}}'] = "is no index of .safetensors files",
+      ['{"weight_map": {"a": "../x.safetensors"}}'] = "which is no file beside it",
+      ['{"weight_map": {"a": "none.safetensors"}}'] = "none.safetensors",
+      [('{"weight_map": {"c": "%s"}}'):format(first)] = 'has no array "c", which the index says it has',
+    } do
+      index(text)
+      assert.truthy(files.message(shardrt.load, listed):find(part, 1, true))
+    end
+    os.remove(listed)
+    assert.truthy(files.message(shardrt.load, listed):find("cannot be read", 1, true))
+    files.remove(hub)
+  end)
+
   it("agree with the reference implementation in both directions", function()
     if not python then pending "no python3 with safetensors and numpy (SHARDRT_PYTHON names one)" return end
     local arrays, entries = every_dtype()

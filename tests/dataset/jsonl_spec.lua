@@ -34,9 +34,32 @@ describe("source.jsonl", function()
     refused(text .. list, nil, "line 2", "stands no text, and in the first line a text")
     refused(text .. list, { "x" }, "line 2", "stands no text")
     refused(text .. list, { x = "bytes" }, "line 2", "stands no text")
-    refused(list .. text, { x = { "uint8", { 3 } } }, "line 2", "stands a text, and in the first line none")
+    refused(list .. text, { x = { "uint8", { 3 } } }, "line 2", "stands a text, and in the first line no text")
     assert.equal("abc", bytes_of(open(text, { fields = { x = "bytes" } }):read(0, 1).x[1]))
     assert.equal("abc", bytes_of(open(list, { fields = { x = "bytes" } }):read(0, 1).x[1])) -- it was asked for
+  end)
+
+  it("has lists of texts and of objects, and objects that are asked for, as the JSON that stands there", function()
+    local chats = { '[ {"role": "user", "content": "a\\u00e9 [1]"}, {"role": "b"}]', "[]", '[ [{"x": 1}], [] ]' }
+    local lines = {}
+    for i, chat in ipairs(chats) do
+      lines[i] = ('{"messages": %s, "id": %d, "tags": ["a", "b"], "meta": {"k": %d}}\n'):format(chat, i, i)
+    end
+    local text = table.concat(lines)
+    local source = open(text)
+    assert.same({ dtype = "uint8", shape = { -1 } }, source.fields.messages)
+    local all = source:read(0, 3)
+    for i, chat in ipairs(chats) do
+      assert.equal(chat, bytes_of(all.messages[i]))
+      assert.equal('["a", "b"]', bytes_of(all.tags[i]))
+    end
+    local asked = open(text, { fields = { messages = "bytes", meta = "bytes" } }):read(0, 3)
+    assert.equal(chats[3], bytes_of(asked.messages[3]))
+    assert.equal('{"k": 2}', bytes_of(asked.meta[2]))
+    refused('{"m": ["a"]}\n{"m": "a"}\n', nil, "line 2", "a text, and in the first line a list of objects or texts")
+    refused('{"m": ["a"]}\n{"m": [1]}\n{"m": 5}\n', nil, "line 3", "stands no text")
+    refused('{"m": [1]}\n{"m": ["a"]}\n', nil, "line 2", "which is no int64")
+    refused('{"m": [["a"]]}\n{"m": ["a" "b"]}\n', nil, "line 2", "malformed line")
   end)
 
   it("takes no number for another: edges of every dtype", function()
@@ -184,7 +207,7 @@ describe("source.jsonl", function()
     refused('{"a": [[1], [2, 3]]}', { a = { "int64", { -1, -1 } } }, "at byte 12 of the file stands a list of 2",
       ", where the lists beside it are 1 long")
     refused('{"a": "abc"}', { a = { "uint8", { 4 } } }, '"a" holds 3 elements of uint8')
-    refused('{"a": [{}]}', nil, "`fields` says which are wanted")
+    refused('{"a": [null]}', nil, "`fields` says which are wanted")
     refused('{"a": 1, "a": 2}', nil, 'two members "a"')
     refused('{}', nil, "an object without members")
     refused('{"' .. ("n"):rep(300) .. '": 1}', nil, "too long for a field's")
@@ -206,7 +229,8 @@ describe("source.jsonl", function()
     end
     refused("", nil, "holds no line")
     refused("\n\n", { a = "int8" }, "holds no line")
-    assert.truthy(files.message(shardrt.source.jsonl, files.gzip(path)):find("is gzipped, and so has no", 1, true))
+    local twice = files.gzip(files.write(folder, "twice", files.slurp(files.gzip(path))))
+    assert.truthy(files.message(shardrt.source.jsonl, twice):find("gzipped", 1, true))
   end)
 
   it("finds single bits that are flipped, and survives them without an index", function()

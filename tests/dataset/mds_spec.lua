@@ -83,6 +83,34 @@ describe("MDS folders", function()
     end)
   end
 
+  it("have an index that merge_index made of several, with shards in folders", function()
+    local shards = {}
+    for i = 0, 1 do
+      local words = "mkdir -p %s/merged && cp -r tests/files/mds/scalars %s/merged/%d"
+      assert(os.execute(words:format(folder, folder, i)) == 0)
+      local text = files.slurp(("%s/merged/%d/index.json"):format(folder, i))
+      shards[i + 1] = text:match '"shards": %[(.*)%]':gsub('"basename": "', ('"basename": "%d/'):format(i))
+    end
+    local function merged(list)
+      files.write(folder .. "/merged", "index.json", ('{"version": 2, "shards": [%s]}'):format(list))
+      return shardrt.source.mds(folder .. "/merged", { cache = cache })
+    end
+    local one = shardrt.source.mds(folder .. "/merged/0", { cache = cache })
+    local both = merged(table.concat(shards, ", "))
+    assert.equal(2 * #one, #both)
+    for name, host in pairs(one:read(0, #one)) do
+      assert.equal(bytes_of(host), bytes_of(both:read(#one, #one)[name]))
+    end
+    for _, name in ipairs { "../0/", "/0/", "0//", "0/../0/", "./0/" } do
+      expect.contains(files.message(merged, (shards[1]:gsub('"0/', '"' .. name))), "no name of a file in its folder")
+    end
+    merged(table.concat(shards, ", "))
+    for _, command in ipairs { "index", "index --check" } do
+      local result = mpi.shell(("%s %s %s/merged"):format(mpi.program(), command, folder))
+      assert.equal(0, result.status, result.output)
+    end
+  end)
+
   it("have the fields that their columns tell of", function()
     local source = shardrt.source.mds(copy "raw")
     assert.same({

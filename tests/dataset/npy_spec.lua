@@ -263,6 +263,42 @@ describe(".npy files", function()
     end
   end)
 
+  it("are sources in Fortran order and big-endian, too, as numpy writes them", function()
+    local o = { cache = folder .. "/cache" }
+    local function read(path)
+      local s = source.npy({ x = path }, o)
+      return s:read(0, #s).x:to_table(), s
+    end
+    assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, (read(DATA .. "fortran.npy")))
+    assert.same({ 0, 1, 2, 3, 4, 5 }, (read(DATA .. "big.npy")))
+    for number, shape in ipairs { { 5, 3, 4, 2 }, { 7, 1, 3 }, { 1, 4, 3 }, { 6 }, { 3000, 700 }, { 0, 3 } } do
+      local strides, count = {}, 1
+      for d, size in ipairs(shape) do strides[d], count = count, count * size end
+      local payload = ffi.new("uint8_t[?]", 4 * math.max(count, 1))
+      for i = 0, count - 1 do -- i-th in C's order holds i
+        local rest, at = i, 0
+        for d = #shape, 1, -1 do
+          at, rest = at + rest % shape[d] * strides[d], math.floor(rest / shape[d])
+        end
+        for b = 0, 3 do payload[4 * at + b] = math.floor(i / 256 ^ (3 - b)) % 256 end
+      end
+      local path = files.write(folder, ("order%d.npy"):format(number),
+        files.npy { dict = files.dict(">i4", shape, "True"), payload = ffi.string(payload, 4 * count) })
+      for _ = 1, 2 do -- the second time from the cache
+        local s = source.npy({ x = path }, o)
+        local host, wrong = s:read(0, #s).x, 0
+        assert.same(shape, host.shape)
+        for i = 0, count - 1 do wrong = wrong + (host.data[i] == i and 0 or 1) end
+        assert.equal(0, wrong)
+      end
+      local refusal = #shape > 1 and "source.npy alone reads" or "big-endian, which source.npy alone reads"
+      assert.truthy(files.message(ndarray.load, path):find(refusal, 1, true))
+    end
+    assert.equal(5, #files.list(folder .. "/cache")) -- of those whose orders differ, and numpy's
+    local tail = files.slurp(folder .. "/order1.npy"):sub(1, -2)
+    assert.truthy(files.message(source.npy, { x = files.write(folder, "cut.npy", tail) }, o):find("cut off", 1, true))
+  end)
+
   it("leave nothing behind when an allocation fails", function()
     local path = files.write(folder, "e.npy", files.npy { dict = files.dict("<i4", { 3 }), payload = files.bytes(12) })
     local dtype, ndim, read = ffi.new "int32_t[1]", ffi.new "int32_t[1]", ffi.new "int64_t[8]"

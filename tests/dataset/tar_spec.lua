@@ -204,12 +204,6 @@ describe("source.tar", function()
     refused(a .. ZEROS, "sample 0 has no \"png\"", { fields = { png = "bytes" } })
   end)
 
-  it("refuses gzipped archives with advice", function()
-    copy "ustar.tar"
-    assert.truthy(files.message(shardrt.source.tar, files.gzip(folder .. "/ustar.tar"))
-      :find("ustar.tar.gz: is gzipped, and so has no random access: `gunzip` it", 1, true))
-  end)
-
   it("survives single bits that are flipped, and finds those in headers' checksums", function()
     local text = member("a.jpg", "one") .. member("p", "22 path=bbbbbbbbb.jpg\n", { type = "x" }) .. member("x", "two")
       .. ZEROS

@@ -225,11 +225,10 @@ describe("a file of tokens", function()
   end)
 
   it("is refused where its first bytes are those of another format, unless it has no header", function()
-    local zeros, mds = ("\0"):rep(600), "tests/files/mds/gz/shard.00000.mds.gz"
+    local zeros = ("\0"):rep(600)
     local arrow = "\255\255\255\255\24\0\0\0\16\0\0\0" .. zeros
     local others = {
       [".npy file"] = files.slurp "tests/files/int32.npy", ["zip archive"] = files.slurp "tests/files/archive.npy",
-      ["gzipped"] = files.slurp(mds), ["compressed by zstd"] = "\40\181\47\253" .. zeros,
       ["compressed by xz"] = "\2537zXZ\0" .. zeros, ["compressed by bzip2"] = "BZh91AY&SY" .. zeros,
       ["Parquet"] = "PAR1\21\4" .. zeros, ["an Arrow file"] = "ARROW1\0\0" .. arrow, ["an Arrow stream"] = arrow,
       ["Megatron's index"] = "MMIDIDX\0\0\1\0" .. zeros, ["HDF5"] = "\137HDF\r\n\26\n" .. zeros,

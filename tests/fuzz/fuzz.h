@@ -21,6 +21,7 @@
   X(json)                                                                                                              \
   X(jsonl)                                                                                                             \
   X(mds)                                                                                                               \
+  X(megatron)                                                                                                          \
   X(npy)                                                                                                               \
   X(npz)                                                                                                               \
   X(png)                                                                                                               \

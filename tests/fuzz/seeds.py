@@ -126,6 +126,16 @@ def hdf5():
     seed("hdf5", "latest", hdf5_file(chunks=(2, 4), libver="latest"))
 
 
+def megatron():
+    for i in range(3):
+        seed("megatron", f"set-{i}", slurp(f"megatron/{i}.idx") + BETWEEN + slurp(f"megatron/{i}.bin"))
+    tokens = struct.pack("<5H", 1, 2, 3, 4, 5)
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3)
+    for name, pointers in [("small", (0, 4)), ("apart", (4, 0)), ("outside", (0, 6)), ("odd", (0, 3))]:
+        seed("megatron", name, head + struct.pack("<2i2q3q", 2, 3, *pointers, 0, 1, 2) + BETWEEN + tokens)
+    seed("megatron", "no-documents", head[:26] + bytes(8) + struct.pack("<2i2q", 2, 3, 0, 4) + BETWEEN + tokens)
+
+
 def safetensors(arrays, data):
     header = json.dumps(arrays).encode()
     return struct.pack("<Q", len(header)) + header + data
@@ -144,6 +154,9 @@ def text():
     seed("json", "nested", b'{"l1":[1,"a\\u00e9\\ud83d\\ude00",null,{"x":1}],"s":[{},[],true,1e5],"n":12345678901}')
     seed("json", "list", b'[1,[2,[3,{"a":"b\\n"}]],false]')
     seed("jsonl", "mixed", b'{"id":1,"x":[1.5,2],"ok":true,"text":"a\\u00e9"}\n{"id":-2,"x":[3,4e5],"ok":false,"text":""}\n')
+    for name in ["members.gz", "mixed.zst", "streamed.zst"]:
+        seed("jsonl", name, slurp("compressed/" + name))
+    seed("csv", "gzip", gzip.compress(b"a,b\n1,2\n", mtime=0))
     seed("jsonl", "nested", b'{"box":[[1,2],[3,4]],"id":0}\r\n\r\n{"id":1,"box":[[5,6],[7,8]],"more":{"a":[]}}')
     for name in ["int32", "shape1", "uint8"]:
         seed("bytes", name, slurp(name + ".npy"))
@@ -218,5 +231,5 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
     make()

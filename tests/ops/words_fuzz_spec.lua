@@ -77,6 +77,9 @@ describe("odd arguments", function()
     shardrt.save(folder .. "/x.safetensors", { w = host() })
     files.write(folder, "tokens.bin", "abcdef")
     files.write(folder, "t.csv", "a\n1\n")
+    for _, ending in ipairs { "bin", "idx" } do
+      files.write(folder, "m." .. ending, files.slurp("tests/files/megatron/0." .. ending))
+    end
     printed = io.stdout
     io.stdout = assert(io.open("/dev/null", "w")) -- luacheck: ignore 122 (pictures go there)
   end)
@@ -169,6 +172,7 @@ describe("odd arguments", function()
       zarr = { { x = folder } }, hdf5 = { { x = folder .. "/h.h5:/x" } },
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },
       tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } },
+      megatron = { folder .. "/m", { view = "gpt", window = 3, seed = 1, samples = 2, split = "9,1", part = "train" } },
       tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
       array_record = { "nowhere.array_record", { fields = { record = "bytes" } } },
       mds = { "nowhere", { fields = { x = "int64" } } },
@@ -224,6 +228,12 @@ describe("odd arguments", function()
           local o = { window = 2, dtype = "uint16" }
           o[key] = value
           try("source.tokens of " .. key, shardrt.source.tokens, folder .. "/tokens.bin", o)
+        end
+        for _, key in ipairs { "view", "window", "seed", "samples", "split", "part", "cache", "verify" } do
+          local o = { view = "gpt", window = 3 }
+          o[key] = value
+          try("source.megatron of " .. key, shardrt.source.megatron, folder .. "/m", o)
+          try("source.megatron of a list", shardrt.source.megatron, { 1, folder .. "/m", value, folder .. "/m" }, o)
         end
         try("the cache", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache = value })
         try("the cache's limit", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache_bytes = value })

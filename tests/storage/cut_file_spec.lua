@@ -126,6 +126,10 @@ describe("a file of any format that is cut short between two reads", function()
     hdf5 = function() return "data.h5", "{ x = %q .. ':/chunked' }" end,
     idx = function() return write("a.idx", "\0\0\8\1\0\0\0\4abcd"), "{ x = %q }" end,
     jsonl = function() return write("a.jsonl", '{"x":1}\n{"x":2}\n') end,
+    megatron = function()
+      copy "megatron/0.idx"
+      return copy "megatron/0.bin", "(%q):match '(.*)%%.bin', { view = 'gpt', window = 9 }"
+    end,
     mds = function()
       copy "mds/scalars/index.json"
       return copy "mds/scalars/shard.00000.mds", "(%q):match '(.*)/'"

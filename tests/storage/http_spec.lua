@@ -24,7 +24,7 @@ local folder, cache, server
 setup(function()
   folder = boxes.unpack() -- arrays of zarr, hdf5, safetensors and .npy
   assert(os.execute(("cp tests/files/records/* tests/files/cifar/data_batch_*.bin '%s'"):format(folder)) == 0)
-  assert(os.execute(("cp -r tests/files/mds tests/files/npz '%s'"):format(folder)) == 0)
+  assert(os.execute(("cp -r tests/files/mds tests/files/npz tests/files/megatron '%s'"):format(folder)) == 0)
   for _, name in ipairs { "zstd-4", "uncompressed-4", "examples" } do
     local from = ("tests/files/array_record/%s.array_record.gz"):format(name)
     assert(os.execute(("gunzip -c %s >'%s/%s.array_record'"):format(from, folder, name)) == 0)
@@ -118,6 +118,8 @@ local SOURCES = [[
       npz = s.npz(at "npz/stored.npz", o), deflated = s.npz(at "npz/deflated.npz", o),
       idx = s.idx({ x = at "labels.idx" }, o), gzipped = s.idx({ x = at "labels.idx.gz" }, o),
       tokens = s.tokens(at "tokens.bin", with { window = 129, stride = 64, dtype = "uint16" }),
+      documents = s.megatron(at "megatron/2", with { view = "documents" }),
+      gpt = s.megatron(at "megatron/0", { view = "gpt", window = 17, seed = 3, cache = o.cache }),
       ragged = s.ragged { x = { data = at "tokens.npy", offsets = at "offsets.npy" } },
       v2 = s.zarr({ x = at "zarr/v2-zstd" }, o), v3 = s.zarr({ x = at "zarr/v3-plain" }, o),
       shards = s.zarr({ x = at "zarr/v3-shard-zstd-end" }, o), holes = s.zarr({ x = at "zarr/v2-holes" }, o),

@@ -157,6 +157,14 @@ local formats = {
       return source.tokens(path, o)
     end
   end },
+  { "megatron", function(folder)
+    copy(folder, "tests/files/megatron/1.bin")
+    copy(folder, "tests/files/megatron/1.idx")
+    return function(o)
+      o.view, o.window = "gpt", 9
+      return source.megatron(folder .. "/1", o)
+    end
+  end },
   { "ragged", function(folder)
     local data, offsets = float_npy(folder, "data.npy", 100), {}
     for i = 0, 50 do offsets[i + 1] = 2 * i end

@@ -20,6 +20,7 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
 local unplaced = require "shardrt.array.unplaced"
+local weight_index = require "shardrt.array.weight_index"
 fail.own()
 
 ---@class shardrt.safetensors.words
@@ -135,7 +136,7 @@ local function first_other(caller, number)
   end
 end
 
--- Opens the file in every process, the same one in all: the handle, and its entries by name.
+-- Opens the file in every process, the same one in all: its entries by name.
 local function open_file(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
   local code, entries = C.shardrt_safetensors_open(path, out), {}
@@ -149,10 +150,28 @@ local function open_file(caller, path)
     local tensor = C.shardrt_safetensors_tensor(file, i)
     local name = ffi.string(tensor.name)
     entries[name] = {
-      name = name, i = i, kind = dtype.coded(tensor.dtype), shape = shape.from_c(tensor.ndim, tensor.shape),
+      name = name, i = i, file = file, kind = dtype.coded(tensor.dtype),
+      shape = shape.from_c(tensor.ndim, tensor.shape),
     }
   end
-  return file, entries
+  return entries
+end
+
+-- The same of all files that an index names: of each, the arrays that it is said to have.
+local function open_indexed(caller, path)
+  local paths, places = weight_index.read(caller, path)
+  local entries = {}
+  for _, one in ipairs(paths) do
+    for name, entry in pairs(open_file(caller .. ": " .. one, one)) do
+      if places[name] == one then entries[name] = entry end
+    end
+  end
+  for name, one in pairs(places) do
+    if not entries[name] then
+      fail("%s: %s has no array %s, which the index says it has", caller, one, list.quote(name))
+    end
+  end
+  return entries
 end
 
 -- The one sharding that was given for all arrays, which must fit each.
@@ -201,17 +220,17 @@ local function agree_on_request(caller, chosen, shardings)
   end
 end
 
-local function load_host(file, entry)
+local function load_host(entry)
   if current.info.planning ~= 0 then return ndarray.wrap(nil, entry.kind.name, entry.shape), 0 end
   local out = ffi.new "shardrt_buffer *[1]"
-  fail.check(C.shardrt_safetensors_load(file, entry.i, out))
+  fail.check(C.shardrt_safetensors_load(entry.file, entry.i, out))
   local bytes = tonumber(C.shardrt_buffer_bytes(out[0]))
   local host = ndarray.wrap(owned(out, C.shardrt_buffer_free), entry.kind.name, entry.shape)
   memory_pressure.made(bytes)
   return host, bytes
 end
 
-local function load_sharded(caller, file, entry, over)
+local function load_sharded(caller, entry, over)
   local job, named = current.info, caller .. ", " .. list.quote(entry.name)
   local x = array.new(named, over, entry.kind, entry.shape)
   if job.planning ~= 0 then
@@ -219,15 +238,15 @@ local function load_sharded(caller, file, entry, over)
     return x, 0
   end
   local read = ffi.new "int64_t[1]"
-  fail.check(memory_pressure.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
+  fail.check(memory_pressure.call(C.shardrt_safetensors_fill, entry.file, entry.i, x.handle, read))
   buffers.tell_collector(x)
   return numbering.made_by_all(x), tonumber(read[0])
 end
 
---- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
---- once, and nothing else of the data. With a table of shardings: those arrays (false: as a host array); with one
---- sharding: all arrays, laid out by it; without: all arrays, as host arrays. Every process must call it alike; that
---- they see the same file, and hold equal replicas, is checked.
+--- Reads arrays from a .safetensors file, or from all that a model.safetensors.index.json names. Each process reads, by
+--- memory map, the parts that its own devices hold, each once, and nothing else of the data. With a table of shardings:
+--- those arrays (false: as a host array); with one sharding: all arrays, laid out by it; without: all arrays, as host
+--- arrays. Every process must call it alike; that they see the same file, and hold equal replicas, is checked.
 ---@param path string
 ---@param shardings table<string, shardrt.Sharding|false>|shardrt.Sharding|nil
 ---@return table<string, shardrt.Array|shardrt.ndarray>
@@ -237,16 +256,16 @@ function words.load(path, shardings)
   check_path(caller, path)
   caller = caller .. " " .. path
   C.shardrt_job_at(current.job, fail.where())
-  local file, entries = open_file(caller, path)
+  local entries = (weight_index.is(path) and open_indexed or open_file)(caller, path)
   local chosen, over = choose(caller, entries, shardings)
   agree_on_request(caller, chosen, over)
   local made, total = {}, 0
   for i, entry in ipairs(chosen) do
     local value, bytes
     if over[i] then
-      value, bytes = load_sharded(caller, file, entry, over[i])
+      value, bytes = load_sharded(caller, entry, over[i])
     else
-      value, bytes = load_host(file, entry)
+      value, bytes = load_host(entry)
     end
     made[entry.name], total = value, total + bytes
   end

@@ -407,6 +407,7 @@ end
 ---@return shardrt.source
 function Source:map(fields) return field_map(self, "source:map", fields) end
 
+source.megatron = require "shardrt.data.megatron"
 require "shardrt.data.views" (source, Source, sorted_names, read_fields)
 
 -- The names of a folder's classes, or nil.

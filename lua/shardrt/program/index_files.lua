@@ -18,9 +18,9 @@ usage: shardrt [options] index [--check] [--force] FILES...
        shardrt run -n N [options] index [--check] [--force] FILES...
 
 Writes checksums into FILE.shardrt-index or, where that cannot be written, into the cache folder. Sources then find what
-changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, IDX and HDF5 files, of every chunk of Zarr
-arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. ArrayRecord files have
-checksums of their own, which --check compares.
+changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron, IDX and HDF5 files, of every chunk
+of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. ArrayRecord
+files have checksums of their own, which --check compares.
 
 Earlier checksums stay, so a command that was killed continues where it was. All cores help; under mpirun or
 `shardrt run -n N` all processes do.
@@ -30,8 +30,8 @@ FILES are paths, patterns in quotes, and folders. Of a folder, all data files ar
   --check            compare the files with their checksums, and print a line for each range that is damaged
   --force            forget earlier checksums: the files are known to be good
   --format NAME      say what the files are, where their names and first bytes do not: plain (any file without
-                     records), npy, tokens, idx, hdf5, zarr, tar, tfrecord, array_record, csv, jsonl, mds, npz,
-                     safetensors, cifar
+                     records), npy, tokens, megatron, idx, hdf5, zarr, tar, tfrecord, array_record, csv, jsonl,
+                     mds, npz, safetensors, cifar
   --delimiter C, --no-header   read csv files as their sources do
   --cache FOLDER     use this cache folder
 
@@ -49,7 +49,7 @@ local ENDINGS = {
   { "%.safetensors$", "safetensors" }, { "%.npz$", "npz" }, { "%.array_records?$", "array_record" },
   { "%.arrayrecords?$", "array_record" },
 }
-local PLAIN = { plain = true, npy = true, tokens = true, idx = true, hdf5 = true }
+local PLAIN = { plain = true, npy = true, tokens = true, megatron = true, idx = true, hdf5 = true }
 local RECORDS = {
   tar = true, tfrecord = true, csv = true, jsonl = true, mds = true, npz = true, safetensors = true, cifar = true,
   array_record = true,
@@ -121,7 +121,10 @@ end
 -- What a file is; nil: that cannot be told.
 local function kind_of(path)
   for _, ending in ipairs(ENDINGS) do
-    if path:lower():find(ending[1]) then return ending[2] end
+    local name = path:lower()
+    if name:find(ending[1]) or RECORDS[ending[2]] and name:gsub("%.zst$", ""):gsub("%.gz$", ""):find(ending[1]) then
+      return ending[2]
+    end
   end
   local text = head(path, 262)
   if text:find "^\147NUMPY" or text:find "^\137HDF\r\n\26\n" then return "plain" end
@@ -326,8 +329,10 @@ end
 -- The shards of a folder of MDS, each of which has an index.
 local function shards_of(folder)
   local paths = {}
-  for _, path in ipairs(file_patterns.inside(folder, "*")) do
-    if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
+  for _, pattern in ipairs { "*", "*/*" } do -- a merged index names shards in folders there
+    for _, path in ipairs(file_patterns.inside(folder, pattern)) do
+      if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
+    end
   end
   return paths
 end

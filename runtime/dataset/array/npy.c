@@ -1,10 +1,11 @@
-/* npy.c - numpy's format for one array: as a source, whole, and by the box. */
+/* npy.c - numpy's format for one array: as a source, in any order of elements and bytes; whole, and by the box. */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/size.h"
 #include "codec/npy_header.h"
 #include "dataset/array/dense.h"
+#include "dataset/array/fortran.h"
 #include "dataset/array_fill.h"
 #include "dataset/elements.h"
 #include "dataset/formats.h"
@@ -25,13 +26,14 @@ static int map_npy(const char *path, const shardrt_source_options *options, stru
   const uint8_t *head = NULL;
   size_t have = 0;
   int code = dense_head(path, options, NPY_HEADER_READ, &reader, part, &head, &have);
-  if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, part->file.bytes, &header);
+  if (code == SHARDRT_OK) code = npy_header_parse_any(path, head, have, part->file.bytes, &header);
   reader_clear(&reader);
   if (code < 0) return code;
   part->dtype = header.dtype;
   part->ndim = header.ndim;
   memcpy(part->shape, header.shape, sizeof part->shape);
-  return dense_place(part, header.data_offset);
+  part->swap = header.big_endian;
+  return header.fortran ? fortran_place(part, path, &header, options) : dense_place(part, header.data_offset);
 }
 
 static int open_npy(int32_t nfields, const char *const *names, const char *const *paths,

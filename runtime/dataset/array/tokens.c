@@ -212,6 +212,7 @@ static int find_tokens(struct tokens_source *self, const char *path, const shard
 static int open_token_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
+  if (code == SHARDRT_OK && options->files.no_header == 0) code = magic_unpack(&self->file, &options->files);
   if (code == SHARDRT_OK) code = source_add_file(&self->head, self->file.title, &self->file, 0);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = find_tokens(self, self->file.title, options, &count);

@@ -21,12 +21,14 @@ int jsonl_find(struct json_reader *line, const char *name, struct jsonl_span *ou
 typedef int jsonl_member(struct json_reader *line, const char *name, struct jsonl_span value, void *context);
 int jsonl_members(struct json_reader *line, jsonl_member *take, void *context);
 
-/* What a value is without being told: a text is uint8 {-1}, a whole number int64, another float32, true and false bool,
- * lists of these one dimension of size -1 more. EFORMAT: null, a list of other things. The name is left alone. */
+/* What a value is without being told: a text, and a list of texts or objects, is uint8 {-1}, a whole number int64,
+ * another float32, true and false bool, lists of these one dimension of size -1 more. EFORMAT: null. The name is left
+ * alone. */
 int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out);
 
-/* What a field of uint8 and one dimension holds: its bytes may be a text's, or numbers. */
-enum jsonl_bytes { JSONL_UNTOLD, JSONL_TEXT, JSONL_NUMBERS };
+/* What a field of uint8 and one dimension holds: its bytes may be a text's; numbers; or those of JSON as it stands in the
+ * line, of an object, or of a list in which the first thing that is no list is an object or a text. */
+enum jsonl_bytes { JSONL_UNTOLD, JSONL_TEXT, JSONL_NUMBERS, JSONL_JSON };
 enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value);
 
 /* A field's elements. EFORMAT: they are not of its shape and dtype, or a text where numbers should be, or the other way

@@ -246,18 +246,34 @@ static int make_json_text(struct json_reader *r, const shardrt_field *field, str
   return code < 0 ? error_prefix(code, "%s", r->path) : code;
 }
 
+/* JSON as it stands in the line. */
+static int make_json(const struct json_reader *r, const shardrt_field *field, struct reader *reader,
+                     struct value *out) {
+  int code = records_elements(field, r->at, (size_t)(r->end - r->at), reader, out);
+  return code < 0 ? error_prefix(code, "%s", r->path) : code;
+}
+
 enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value) {
-  return value.at < value.end && *value.at == '"' ? JSONL_TEXT : JSONL_NUMBERS;
+  const uint8_t *at = value.at;
+  if (at < value.end && *at == '"') return JSONL_TEXT;
+  while (at < value.end && strchr("[ \t\r\n", *at) != NULL && *at != '\0') at++;
+  return at < value.end && (*at == '{' || *at == '"') ? JSONL_JSON : JSONL_NUMBERS;
+}
+
+static const char *bytes_words(enum jsonl_bytes bytes) {
+  return bytes == JSONL_TEXT ? "a text" : bytes == JSONL_JSON ? "a list of objects or texts, or an object" : "no text";
 }
 
 int jsonl_value(const struct json_reader *line, struct jsonl_span value, const shardrt_field *field,
                 enum jsonl_bytes expected, struct reader *reader, struct value *out) {
   struct json_reader r = reader_of(line, value);
   if (field->dtype != SHARDRT_UINT8 || field->ndim != 1) return make_numbers(&r, field, reader, out);
-  const enum jsonl_bytes here = jsonl_bytes_of(value);
+  enum jsonl_bytes here = jsonl_bytes_of(value);
+  if (expected == JSONL_JSON && here == JSONL_NUMBERS && *value.at == '[') here = JSONL_JSON; /* an empty list, too */
   if (expected != JSONL_UNTOLD && here != expected)
     return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r),
-                    here == JSONL_TEXT ? "a text" : "no text", here == JSONL_TEXT ? "none" : "a text");
+                    bytes_words(here), bytes_words(expected));
+  if (here == JSONL_JSON) return make_json(&r, field, reader, out);
   return here == JSONL_TEXT ? make_json_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
 }
 
@@ -283,7 +299,7 @@ static int guess_words(struct json_reader *r, shardrt_field *out) {
 int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out) {
   struct json_reader r = reader_of(line, value);
   *out = (shardrt_field){.name = out->name};
-  if (peek_value(&r) == '"') {
+  if (jsonl_bytes_of(value) != JSONL_NUMBERS) {
     *out = (shardrt_field){.name = out->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
     return SHARDRT_OK;
   }

@@ -86,13 +86,11 @@ static int next_line(struct lines_walk *w, struct line *out) {
 
 /* Begins at a file's first line, behind a byte order mark. */
 static int walk_from(const struct stored *file, struct reader *arena, char delimiter, struct lines_walk *out) {
-  static const uint8_t mark[] = {0xef, 0xbb, 0xbf}, gzip[] = {0x1f, 0x8b};
+  static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
   *out = (struct lines_walk){
       .file = file, .arena = arena, .mark = reader_mark(arena), .delimiter = delimiter, .number = 1};
   int code = next_piece(out);
   if (code != SHARDRT_OK) return code;
-  if (out->have >= sizeof gzip && memcmp(out->data, gzip, sizeof gzip) == 0)
-    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
   const struct magic *magic = magic_find(out->data, out->have, file->bytes);
   if (magic != NULL)
     return error_set(SHARDRT_EFORMAT, "%s: is no text: it begins as %s: %s", file->title, magic->what, magic->advice);

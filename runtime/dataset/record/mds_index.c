@@ -100,6 +100,17 @@ static int read_hash(struct json_reader *r, const char *key, void *context) {
   return read_owned(r, "the digits of a hash", &hash->digits);
 }
 
+/* Whether a path stays in its folder: an index that streaming.base.util.merge_index made names files in folders there.
+ */
+static bool is_inside(const char *path) {
+  for (const char *at = path;; at++) {
+    const size_t length = strcspn(at, "/");
+    if (length == 0 || (length <= 2 && strncmp(at, "..", length) == 0)) return false; /* also of "/x" and "x/" */
+    at += length;
+    if (*at == '\0') return true;
+  }
+}
+
 static int read_file_key(struct json_reader *r, const char *key, void *context) {
   struct mds_file *file = context;
   if (strcmp(key, "bytes") == 0) return json_number_read(r, "a whole number for \"bytes\"", &file->bytes);
@@ -108,7 +119,7 @@ static int read_file_key(struct json_reader *r, const char *key, void *context) 
   if (file->name != NULL) return json_bad(r, "\"basename\" stands twice");
   int code = read_owned(r, "a text for \"basename\"", &file->name);
   if (code < 0) return code;
-  if (file->name[0] == '\0' || strchr(file->name, '/') != NULL)
+  if (!is_inside(file->name))
     return json_bad(r, "\"basename\" is \"%s\", which is no name of a file in its folder", file->name);
   return SHARDRT_OK;
 }

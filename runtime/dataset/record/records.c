@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/search.h"
 #include "base/size.h"
+#include "dataset/magic.h"
 
 static int64_t run_samples(const struct record_file *file) {
   return source_run_samples(file->index.rows, file->stored.bytes);
@@ -42,7 +43,8 @@ static int open_indexed_file(struct records *self, const char *path, const shard
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
-  code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
+  code = magic_unpack(&file->stored, options);
+  if (code == SHARDRT_OK) code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
   if (code != SHARDRT_OK) return code;
   code = index_file_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;

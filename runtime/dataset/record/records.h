@@ -22,8 +22,9 @@ struct records {
   bool skips; /* damage that is found when an index is made is noted, and no failure */
 };
 
-/* Opens all files and their indexes, and counts the samples; the fields are the format's to make. `bytes` is the size
- * of the format's own struct, which is zeroed but for the head. What the scan fails with. */
+/* Opens all files, unpacked where they are compressed, and their indexes, and counts the samples; the fields are the
+ * format's to make. `bytes` is the size of the format's own struct, which is zeroed but for the head. What the scan
+ * fails with. */
 int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
                  const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
                  struct records **out);

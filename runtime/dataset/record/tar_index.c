@@ -152,7 +152,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   int code = stored_get(file, 0, have, arena, &head);
   if (code != SHARDRT_OK) return code;
   if (gunzip_is(head, have))
-    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+    return error_set(SHARDRT_EFORMAT, "%s: holds gzipped data in its turn: `gunzip` it", file->title);
   struct grouping *g = alloc_zeros(1, sizeof *g);
   if (g == NULL) return ALLOC_FAILED;
   const struct input input = stored_input(file);

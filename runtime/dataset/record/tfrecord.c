@@ -29,7 +29,7 @@ static int bad_record(const struct stored *file, int64_t record, size_t offset, 
   return error_set(SHARDRT_EFORMAT, "%s: record %lld at byte %zu: %s", file->title, (long long)record, offset, what);
 }
 
-/* A length may begin with the bytes of another format (magic.h), or of a stream of zlib's: its checksum tells. */
+/* A length may begin with the bytes of another format (magic.h): its checksum tells. */
 static int refuse_other(const struct stored *file, struct reader *arena) {
   const size_t bytes = file->bytes < MAGIC_BYTES ? file->bytes : MAGIC_BYTES;
   const uint8_t *head;
@@ -39,12 +39,7 @@ static int refuse_other(const struct stored *file, struct reader *arena) {
   const struct magic *magic = magic_find(head, bytes, file->bytes);
   if (magic != NULL)
     return error_set(SHARDRT_EFORMAT, "%s: is %s, and no TFRecord file: %s", file->title, magic->what, magic->advice);
-  const bool zlib = (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
-  if (!zlib) return SHARDRT_OK;
-  return error_set(SHARDRT_EFORMAT,
-                   "%s: is compressed by zlib (TFRecordOptions(\"ZLIB\")), and so has no random access: write it again "
-                   "without",
-                   file->title);
+  return SHARDRT_OK;
 }
 
 /* The record at *at, which goes past it; unless it is damaged such that where it ends is not known. */
