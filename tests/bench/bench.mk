@@ -6,17 +6,22 @@
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
-.PHONY: bench peers few-peers
+.PHONY: bench peers few-peers format-peers
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers)
+	@$(if $(filter formats,$(PARTS)),$(MAKE) --no-print-directory format-peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
 # What PARTS=others is compared with: two of the other loaders.
 few-peers:
 	$(call install_for,peers)
 	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers torch grain
+# What PARTS=formats is compared with.
+format-peers:
+	$(call install_for,peers)
+	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers pyarrow
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
 # left out.
 peers:

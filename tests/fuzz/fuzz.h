@@ -23,6 +23,7 @@
   X(mds)                                                                                                               \
   X(npy)                                                                                                               \
   X(npz)                                                                                                               \
+  X(parquet)                                                                                                           \
   X(png)                                                                                                               \
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \
