@@ -35,7 +35,7 @@ typedef struct shardrt_source_options {
                         of tokens is tokens from its first byte on, whatever that looks like */
   const char *const *nulls; /* of parquet: what takes the place of nulls in each field that is asked for, in text; NULL:
                                nothing, and a row that has one cannot be read. NULL for all */
-  int32_t tells_nulls; /* 1: of parquet, each field is a bool, whether the row has no null there */
+  int32_t tells_nulls;      /* 1: of parquet, each field is a bool, whether the row has no null there */
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's

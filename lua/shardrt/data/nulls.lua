@@ -7,6 +7,7 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local owned = require "shardrt.base.owned"
+fail.own()
 
 local nulls = {}
 
@@ -45,7 +46,8 @@ end
 ---@param format string
 ---@param names string[]
 ---@param fields table<string, any>?
----@return ffi.cdata*?, string[]
+---@return ffi.cdata*?
+---@return string[]
 function nulls.of_fields(caller, format, names, fields)
   local values, some = texts(math.max(#names, 1)), {}
   for i, name in ipairs(names) do

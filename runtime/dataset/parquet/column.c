@@ -10,9 +10,6 @@
 
 enum { LIST_BYTES = 400, MOST_SCALE = 22, INT96_BYTES = 12, FLOAT64_DIGITS = 53 };
 
-static const char *const type_names[] = {"BOOLEAN", "INT32",  "INT64",      "INT96",
-                                         "FLOAT",   "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"};
-
 /* ---- which column ----------------------------------------------------------------------------------------------- */
 
 int parquet_column_find(const struct parquet_footer *footer, const char *name, int32_t *leaf) {

@@ -50,7 +50,7 @@ static int check_noted(const struct loading *l, const struct parquet_unit *unit,
 /* ---- dictionaries ------------------------------------------------------------------------------------------------ */
 
 /* Aligned, as values are gathered from it. */
-static int align_dictionary(const struct parquet_column *column, struct page *page) {
+static int align_dictionary(const struct parquet_column *column, struct parquet_page *page) {
   const size_t bytes = (size_t)page->rows * column->element;
   if (page->spans != NULL || (uintptr_t)page->data % sizeof(uint64_t) == 0) return SHARDRT_OK;
   uint8_t *room = page_room(page, bytes);
@@ -60,7 +60,7 @@ static int align_dictionary(const struct parquet_column *column, struct page *pa
   return SHARDRT_OK;
 }
 
-static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct page **out) {
+static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct parquet_page **out) {
   const struct loading *l = source;
   const struct parquet_column *column = &field_of(l)->column;
   const struct parquet_unit *unit = &field_of(l)->units.dictionaries[field_of(l)->units.list[l->unit].group];
@@ -69,7 +69,7 @@ static int load_dictionary(const void *source, int64_t number, struct reader *re
   struct raw_page raw;
   struct values values;
   (void)number;
-  struct page *page = page_new();
+  struct parquet_page *page = page_new();
   if (page == NULL) return ALLOC_FAILED;
   int code = check_noted(l, unit, reader);
   if (code == SHARDRT_OK) code = raw_page_read(&place, values_keep, column, page, reader, &raw);
@@ -93,7 +93,7 @@ static int load_dictionary(const void *source, int64_t number, struct reader *re
 
 /* Pages have numbers from 0 on; dictionaries, those below. */
 static int get_dictionary(const struct loading *l, const struct raw_page *raw, struct reader *reader,
-                          const struct page **out) {
+                          const struct parquet_page **out) {
   const int32_t encoding = raw->header.encoding, group = field_of(l)->units.list[l->unit].group;
   *out = NULL;
   if ((encoding != ENCODING_PLAIN_DICTIONARY && encoding != ENCODING_RLE_DICTIONARY) ||
@@ -161,7 +161,7 @@ static int64_t count_levels(const uint8_t *levels, uint8_t most, int64_t n) {
 }
 
 /* Which rows have no null: of each, PAGE_VALID, or what a null makes of it. */
-static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t null, struct page *page) {
+static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t null, struct parquet_page *page) {
   uint8_t *valid = page_room(page, (size_t)n);
   if (valid == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < n; i++) valid[i] = levels[i] == most ? PAGE_VALID : null;
@@ -170,7 +170,7 @@ static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t nu
 }
 
 /* A bool of each row; levels = NULL: all are true. */
-static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct page *page) {
+static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct parquet_page *page) {
   uint8_t *told = page_room(page, (size_t)n);
   if (told == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < n; i++) told[i] = levels == NULL || levels[i] == most;
@@ -179,7 +179,7 @@ static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct page
 }
 
 static int place_values(const struct parquet_column *column, const uint8_t *levels, const struct values *values,
-                        const struct raw_page *raw, struct page *page) {
+                        const struct raw_page *raw, struct parquet_page *page) {
   const int64_t n = page->rows;
   const uint8_t most = (uint8_t)column->leaf->definition;
   const bool spans = column->kind == COLUMN_BYTES;
@@ -205,11 +205,12 @@ static int check_data(const struct raw_page *raw) {
   return error_set(SHARDRT_EFORMAT, "it is no page of data");
 }
 
-static int load_flat(const struct loading *l, const struct raw_place *place, struct reader *reader, struct page *page) {
+static int load_flat(const struct loading *l, const struct raw_place *place, struct reader *reader,
+                     struct parquet_page *page) {
   const struct parquet_column *column = &field_of(l)->column;
   struct raw_page raw;
   struct values values;
-  const struct page *dictionary;
+  const struct parquet_page *dictionary;
   const uint8_t *levels, *none;
   int code = raw_page_read(place, values_keep, column, page, reader, &raw);
   if (code == SHARDRT_OK) code = check_data(&raw);
@@ -235,7 +236,7 @@ static int load_flat(const struct loading *l, const struct raw_place *place, str
 /* The rows of a unit so far. */
 struct listing {
   const struct parquet_column *column;
-  struct page *page;
+  struct parquet_page *page;
   uint32_t *lists;
   uint8_t *valid, *data;
   int64_t rows, elements, room; /* elements that there is room for */
@@ -258,7 +259,7 @@ static int count_values(struct raw_place place, struct reader *reader, int64_t *
                    (long long)place.chunk->values);
 }
 
-static int list_begin(const struct parquet_column *column, int64_t rows, int64_t values, struct page *page,
+static int list_begin(const struct parquet_column *column, int64_t rows, int64_t values, struct parquet_page *page,
                       struct listing *out) {
   enum { LIST_AT_MOST = 1 << 30 };
   const bool tells = column->nulls == COLUMN_NULL_TELL;
@@ -311,7 +312,7 @@ static int load_list_page(const struct loading *l, const struct raw_place *place
   const struct parquet_column *column = list->column;
   struct raw_page raw;
   struct values values = {0};
-  const struct page *dictionary;
+  const struct parquet_page *dictionary;
   const uint8_t *definition, *repetition;
   int code = raw_page_read(place, NULL, NULL, NULL, reader, &raw);
   if (code < 0) return code;
@@ -329,7 +330,8 @@ static int load_list_page(const struct loading *l, const struct raw_place *place
   return code == SHARDRT_OK ? list_add(list, definition, repetition, n, &values) : code;
 }
 
-static int load_lists(const struct loading *l, const struct raw_place *all, struct reader *reader, struct page *page) {
+static int load_lists(const struct loading *l, const struct raw_place *all, struct reader *reader,
+                      struct parquet_page *page) {
   const struct parquet_column *column = &field_of(l)->column;
   struct raw_place place = *all;
   struct listing list = {0};
@@ -363,14 +365,14 @@ static int64_t unit_end(const struct parquet *self, const struct parquet_field *
   return unit + 1 < field->units.count ? field->units.list[unit + 1].first : self->base.count;
 }
 
-static int load_page(const void *source, int64_t number, struct reader *reader, struct page **out) {
+static int load_page(const void *source, int64_t number, struct reader *reader, struct parquet_page **out) {
   const struct loading *l = source;
   const struct parquet_field *field = field_of(l);
   const struct parquet_unit *unit = &field->units.list[l->unit];
   const struct raw_place place = place_of(l, unit);
   const struct reader_mark mark = reader_mark(reader);
   (void)number;
-  struct page *page = page_new();
+  struct parquet_page *page = page_new();
   if (page == NULL) return ALLOC_FAILED;
   page->rows = unit_end(l->file, field, l->unit) - unit->first;
   int code = check_noted(l, unit, reader);
@@ -391,7 +393,7 @@ int64_t parquet_unit_of(const struct parquet_field *field, int64_t row) {
 }
 
 int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, struct reader *reader,
-                     const struct page **out, int64_t *first) {
+                     const struct parquet_page **out, int64_t *first) {
   const struct loading l = {.file = self, .field = field, .unit = parquet_unit_of(&self->fields[field], row)};
   *first = self->fields[field].units.list[l.unit].first;
   return page_cache_get(self->owner, self->fields[field].number + l.unit, (uint32_t)field, load_page, &l, reader, out);

@@ -13,12 +13,12 @@ struct page_span {
 
 enum { PAGE_NULL /* it has one, which is an error */, PAGE_VALID, PAGE_REPLACED /* by the text that nulls get */ };
 
-struct page {
+struct parquet_page {
   _Atomic int32_t holders;
   int32_t npieces;
   size_t bytes; /* of all pieces */
   void *pieces[8];
-  const struct page *dictionary; /* whose memory the base is; counted; or NULL */
+  const struct parquet_page *dictionary; /* whose memory the base is; counted; or NULL */
   int64_t rows;
   /* Elements one after the other, packed: one for each row, or those of lists, of which row i has those from lists[i]
    * to lists[i + 1]; or, of values of bytes, what the spans lie in. May lie in the mapped file. */
@@ -29,12 +29,12 @@ struct page {
 };
 
 /* An empty one with one holder; NULL when out of memory. */
-struct page *page_new(void);
+struct parquet_page *page_new(void);
 /* Memory that lives as long as the page, or until it is dropped; NULL when out of memory. */
-void *page_room(struct page *self, size_t bytes);
-void page_drop(struct page *self, const void *room, size_t bytes);
+void *page_room(struct parquet_page *self, size_t bytes);
+void page_drop(struct parquet_page *self, const void *room, size_t bytes);
 /* One count more; less. NULL is allowed in the latter. */
-const struct page *page_retain(const struct page *self);
-void page_free(const struct page *self);
+const struct parquet_page *page_retain(const struct parquet_page *self);
+void page_free(const struct parquet_page *self);
 
 #endif

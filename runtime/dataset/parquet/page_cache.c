@@ -13,7 +13,7 @@ enum { BUCKETS = 4096, HANDS = 32 };
 struct kept_page {
   uint64_t owner;
   int64_t number;
-  const struct page *page;
+  const struct parquet_page *page;
   struct kept_page *next; /* of the bucket */
   struct kept_page *newer, *older;
 };
@@ -96,7 +96,7 @@ static struct kept_page *add_kept(uint64_t owner, int64_t number) {
 
 /* Gives the caller a count of the page. */
 static int get_page(uint64_t owner, int64_t number, page_load *load, const void *source, struct reader *reader,
-                    const struct page **out) {
+                    const struct parquet_page **out) {
   pthread_mutex_lock(&cache.lock);
   struct kept_page *kept = find_kept(owner, number);
   while (kept != NULL && kept->page == NULL) {
@@ -113,7 +113,7 @@ static int get_page(uint64_t owner, int64_t number, page_load *load, const void 
   kept = add_kept(owner, number);
   pthread_mutex_unlock(&cache.lock);
   if (kept == NULL) return ALLOC_FAILED;
-  struct page *made = NULL;
+  struct parquet_page *made = NULL;
   int code = load(source, number, reader, &made);
   pthread_mutex_lock(&cache.lock);
   if (code < 0) { /* those who wait try for themselves, and say why it fails */
@@ -134,7 +134,7 @@ struct hands {
   struct {
     uint64_t owner; /* 0: nothing */
     int64_t number;
-    const struct page *page;
+    const struct parquet_page *page;
   } hand[HANDS];
 };
 
@@ -150,13 +150,13 @@ static void hands_free(void *state) {
 }
 
 int page_cache_get(uint64_t owner, int64_t number, uint32_t hand, page_load *load, const void *source,
-                   struct reader *reader, const struct page **out) {
+                   struct reader *reader, const struct parquet_page **out) {
   static const char key = 0; /* its address */
   struct hands *hands = reader_state(reader, &key, hands_new, hands_free);
   if (hands == NULL) return ALLOC_FAILED;
   const size_t i = (owner + hand) % HANDS; /* so that a source's do not meet, if they are no more */
   if (hands->hand[i].owner != owner || hands->hand[i].number != number) {
-    const struct page *page = NULL;
+    const struct parquet_page *page = NULL;
     int code = get_page(owner, number, load, source, reader, &page);
     if (code < 0) return code;
     page_free(hands->hand[i].page);

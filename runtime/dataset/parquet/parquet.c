@@ -132,12 +132,13 @@ static int refuse_null(const struct parquet *self, int32_t field, int64_t row) {
 }
 
 /* A row's bytes in a page of elements of a fixed size. */
-static const uint8_t *row_of(const struct page *page, int64_t at, size_t element) {
+static const uint8_t *row_of(const struct parquet_page *page, int64_t at, size_t element) {
   return page->data + (size_t)at * element;
 }
 
 /* How many of the samples from i on follow one another in the same page, and have no null. */
-static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct page *page, int64_t first) {
+static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct parquet_page *page,
+                          int64_t first) {
   int64_t run = 0;
   while (i + run < n && samples[i + run] == samples[i] + run) {
     const int64_t at = samples[i] + run - first;
@@ -160,7 +161,7 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
   if (runs.box_bytes == 0) return SHARDRT_OK;
   int64_t run;
   for (int64_t i = 0; i < n; i += run) {
-    const struct page *page;
+    const struct parquet_page *page;
     int64_t first;
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
     if (code < 0) return code;
@@ -192,7 +193,7 @@ static int parquet_value(const shardrt_source *source, int32_t field, int64_t sa
   const struct parquet *self = (const struct parquet *)source;
   const struct parquet_column *column = &self->fields[field].column;
   const shardrt_field *f = &source->fields[field];
-  const struct page *page;
+  const struct parquet_page *page;
   const uint8_t *data;
   int64_t first;
   *handled = column->nulls != COLUMN_NULL_TELL && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0);

@@ -28,7 +28,7 @@ struct parquet {
 /* The page that a row is in, decoded, and the row's place in it; it stays until this reader asks for another page of
  * the field. `*first` is its first row. EFORMAT: it is damaged; the message names file, column and page. */
 int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, struct reader *reader,
-                     const struct page **out, int64_t *first);
+                     const struct parquet_page **out, int64_t *first);
 
 /* Which of a field's units a row is in. */
 int64_t parquet_unit_of(const struct parquet_field *field, int64_t row);

@@ -45,7 +45,8 @@ static int check_crc32(const struct page_header *header, const uint8_t *data) {
 }
 
 /* Memory that stays, or not. */
-static uint8_t *raw_room(struct page *keeper, bool keeps, size_t bytes, struct reader *reader, struct raw_page *out) {
+static uint8_t *raw_room(struct parquet_page *keeper, bool keeps, size_t bytes, struct reader *reader,
+                         struct raw_page *out) {
   if (!keeps) return reader_room(reader, bytes);
   out->piece = page_room(keeper, bytes);
   return out->piece;
@@ -53,7 +54,8 @@ static uint8_t *raw_room(struct page *keeper, bool keeps, size_t bytes, struct r
 
 /* Gives the values of the last `bytes` bytes of a page, which become `unpacked`. */
 static int unpack(const struct raw_place *place, const uint8_t *data, size_t bytes, size_t unpacked, bool compressed,
-                  bool keeps, struct page *keeper, struct reader *reader, struct raw_page *out, const uint8_t **at) {
+                  bool keeps, struct parquet_page *keeper, struct reader *reader, struct raw_page *out,
+                  const uint8_t **at) {
   enum decompress_kind kind = DECOMPRESS_NONE;
   int code = compressed ? kind_of(place->chunk->codec, &kind) : SHARDRT_OK;
   if (code < 0) return code;
@@ -97,8 +99,8 @@ static int cut_page(const struct raw_place *place, struct raw_page *page) {
   return code;
 }
 
-int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context, struct page *keeper,
-                  struct reader *reader, struct raw_page *out) {
+int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context,
+                  struct parquet_page *keeper, struct reader *reader, struct raw_page *out) {
   *out = (struct raw_page){0};
   struct page_header *header = &out->header;
   const uint8_t *data;

@@ -42,8 +42,8 @@ typedef bool raw_page_keeps(const void *context, int32_t encoding);
 /* Reads the page that begins there. Memory is the keeper's where `keeps` (NULL: never) says so, else the arena's.
  * EFORMAT: it is damaged; the message is the end of a sentence about the page. EINVAL: its codec or encoding is none
  * that this shardrt reads. ENOMEM. */
-int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context, struct page *keeper,
-                  struct reader *reader, struct raw_page *out);
+int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context,
+                  struct parquet_page *keeper, struct reader *reader, struct raw_page *out);
 
 /* The levels of a data page, in the arena: NULL where all values are there, or none is in a list. */
 int raw_page_levels(const struct raw_place *place, const struct raw_page *self, struct reader *reader,

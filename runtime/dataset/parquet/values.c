@@ -18,9 +18,9 @@ struct decoding {
   const uint8_t *data;
   size_t bytes;
   int64_t n;
-  const struct page *dictionary;
+  const struct parquet_page *dictionary;
   bool passing, base_passing; /* what may be gone with the arena: elements and spans; what spans lie in */
-  struct page *page;
+  struct parquet_page *page;
   struct reader *reader;
 };
 
@@ -49,7 +49,7 @@ bool values_keep(const void *context, int32_t encoding) {
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
 static int plain_bytes(const struct decoding *d, struct values *out) {
-  struct page_span *spans;
+  struct page_span *spans = NULL;
   int code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
   if (code < 0) return code;
   const uint8_t *at = d->data, *end = at + d->bytes;
@@ -67,7 +67,7 @@ static int plain_bytes(const struct decoding *d, struct values *out) {
 
 /* Reads n lengths, each from 0 on, that begin `*at` bytes behind the start of the data. */
 static int delta_lengths(const struct decoding *d, size_t *at, const int32_t **out) {
-  int32_t *room;
+  int32_t *room = NULL;
   size_t taken;
   int code = values_room(d, true, d->n, sizeof *room, &room);
   if (code < 0) return code;
@@ -81,8 +81,8 @@ static int delta_lengths(const struct decoding *d, size_t *at, const int32_t **o
 }
 
 static int delta_length_bytes(const struct decoding *d, struct values *out) {
-  struct page_span *spans;
-  const int32_t *lengths;
+  struct page_span *spans = NULL;
+  const int32_t *lengths = NULL;
   size_t at = 0;
   int code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
   if (code == SHARDRT_OK) code = delta_lengths(d, &at, &lengths);
@@ -98,14 +98,14 @@ static int delta_length_bytes(const struct decoding *d, struct values *out) {
 
 /* Each value begins as the one before it. */
 static int delta_bytes(const struct decoding *d, struct values *out) {
-  const int32_t *prefixes, *suffixes;
+  const int32_t *prefixes = NULL, *suffixes = NULL;
   size_t at = 0, all = 0;
   int code = delta_lengths(d, &at, &prefixes);
   if (code == SHARDRT_OK) code = delta_lengths(d, &at, &suffixes);
   if (code < 0) return code;
   for (int64_t i = 0; i < d->n && all <= VALUES_AT_MOST; i++) all += (size_t)prefixes[i] + (size_t)suffixes[i];
-  struct page_span *spans;
-  uint8_t *room;
+  struct page_span *spans = NULL;
+  uint8_t *room = NULL;
   code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
   if (code == SHARDRT_OK) code = values_room(d, d->base_passing, (int64_t)all, 1, &room);
   if (code < 0) return code;
@@ -134,7 +134,7 @@ static int plain_stored(const struct decoding *d, const uint8_t **out) {
 }
 
 static int delta_stored(const struct decoding *d, bool passing, const uint8_t **out) {
-  uint8_t *room;
+  uint8_t *room = NULL;
   size_t taken;
   int code = values_room(d, passing, d->n, d->column->stored, &room);
   if (code < 0) return code;
@@ -146,7 +146,7 @@ static int delta_stored(const struct decoding *d, bool passing, const uint8_t **
 /* Byte b of value i stands in place i of stream b. */
 static int split_stored(const struct decoding *d, bool passing, const uint8_t **out) {
   const size_t width = d->column->stored, n = (size_t)d->n;
-  uint8_t *room;
+  uint8_t *room = NULL;
   int code = values_room(d, passing, d->n, width, &room);
   if (code < 0) return code;
   if (n * width > d->bytes) return cut_off(d);
@@ -172,7 +172,7 @@ static int delta_fixed(const struct decoding *d, bool passing, const uint8_t **o
   struct decoding passed = *d;
   passed.passing = passed.base_passing = true;
   int code = delta_bytes(&passed, &found);
-  uint8_t *room;
+  uint8_t *room = NULL;
   const size_t width = d->column->stored;
   if (code == SHARDRT_OK) code = values_room(d, passing, d->n, width, &room);
   if (code < 0) return code;
@@ -241,7 +241,7 @@ static void gather(const struct hybrid_run *run, const uint8_t *from, size_t eac
 static int dictionary_values(const struct decoding *d, struct values *out) {
   const bool spans = d->column->kind == COLUMN_BYTES;
   const size_t each = spans ? sizeof(struct page_span) : d->column->element;
-  uint8_t *room;
+  uint8_t *room = NULL;
   if (d->dictionary == NULL) return error_set(SHARDRT_EFORMAT, "it names values of a dictionary, and there is none");
   int code = values_room(d, d->passing, d->n, each, &room);
   if (code < 0) return code;
@@ -266,7 +266,7 @@ static int dictionary_values(const struct decoding *d, struct values *out) {
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
 static int plain_bits(const struct decoding *d, struct values *out) {
-  uint8_t *room;
+  uint8_t *room = NULL;
   int code = values_room(d, d->passing, d->n, 1, &room);
   if (code < 0) return code;
   if ((size_t)d->n > d->bytes * 8) return cut_off(d);
@@ -276,7 +276,7 @@ static int plain_bits(const struct decoding *d, struct values *out) {
 }
 
 static int run_bits(const struct decoding *d, struct values *out) {
-  uint8_t *room;
+  uint8_t *room = NULL;
   bool same = true;
   int code = values_room(d, d->passing, d->n, 1, &room);
   if (code < 0) return code;
@@ -323,7 +323,7 @@ static int bytes_decode(const struct decoding *d, int32_t encoding, struct value
 static int decimals_of_bytes(const struct decoding *d, int32_t encoding, struct values *out) {
   struct values found;
   struct decoding passed = *d;
-  double *room;
+  double *room = NULL;
   passed.passing = passed.base_passing = true;
   int code = bytes_decode(&passed, encoding, &found);
   if (code == SHARDRT_OK) code = values_room(d, d->passing, d->n, sizeof *room, &room);
@@ -344,7 +344,7 @@ static int stored_values(const struct decoding *d, int32_t encoding, bool passin
 }
 
 int values_decode(const struct parquet_column *column, const struct raw_page *raw, int64_t n,
-                  const struct page *dictionary, bool passing, struct page *page, struct reader *reader,
+                  const struct parquet_page *dictionary, bool passing, struct parquet_page *page, struct reader *reader,
                   struct values *out) {
   const struct decoding d = {.column = column,
                              .data = raw->values,
@@ -365,7 +365,7 @@ int values_decode(const struct parquet_column *column, const struct raw_page *ra
   const bool converts = column->kind != COLUMN_SAME;
   int code = stored_values(&d, encoding, passing || converts, &out->data);
   if (code < 0) return code;
-  void *room;
+  void *room = NULL;
   if (converts) {
     code = values_room(&d, passing, n, column->element, &room);
     if (code == SHARDRT_OK) code = parquet_column_convert(column, out->data, n, room);

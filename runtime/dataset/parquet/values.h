@@ -19,7 +19,7 @@ bool values_keep(const void *column, int32_t encoding);
  * and spans may also lie where they are gone with the arena. `dictionary` may be NULL where there is none. EFORMAT:
  * they are malformed, cut off or more than 1 GiB. EINVAL: an encoding that shardrt does not read. ENOMEM. */
 int values_decode(const struct parquet_column *column, const struct raw_page *raw, int64_t n,
-                  const struct page *dictionary, bool passing, struct page *page, struct reader *reader,
+                  const struct parquet_page *dictionary, bool passing, struct parquet_page *page, struct reader *reader,
                   struct values *out);
 
 #endif

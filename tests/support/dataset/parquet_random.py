@@ -1,5 +1,5 @@
 """parquet_random.py SEED FILE: writes a table of random columns, codecs, encodings and page sizes by pyarrow, and to
-FILE.json what pyarrow reads: of each column the bytes of each row, in hexadecimal, or null. Every third seed is written
+FILE.json what pyarrow reads: of each column the bytes of each row, in hexadecimal, or false: a null. Every third seed is written
 by DuckDB or Polars, where they are there."""
 import decimal
 import json
@@ -103,7 +103,7 @@ def main():
     back, found = pq.read_table(PATH), {}
 
     def put(name, dtype, values):
-        found[name] = [None if v is None else (np.array(v, dtype).tobytes() if dtype else v).hex() for v in values]
+        found[name] = [v is not None and (np.array(v, dtype).tobytes() if dtype else v).hex() for v in values]
 
     for name, dtype in {"i32": "i4", "u8": "u1", "i64": "i8", "u64": "u8", "f16": "f2", "f32": "f4", "f64": "f8",
                         "bool": "u1"}.items():
