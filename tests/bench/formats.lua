@@ -1,5 +1,5 @@
 -- Formats: JPEG images beside libjpeg-turbo alone, which decodes them whole (jpeg.c), on as many threads. Columns of
--- Parquet files in order beside pyarrow, both in one thread.
+-- Parquet files in order beside pyarrow, both in one thread, by the processor's time.
 
 local mpi = require "tests.support.mpi"
 

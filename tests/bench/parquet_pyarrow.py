@@ -1,5 +1,5 @@
 """Parquet by pyarrow, beside tests/bench/parquet_load.lua: `make FOLDER` writes a file of each column, as pyarrow does by
-itself; `read FILE SECONDS` reads it over and over for about so long, in one thread, and prints rows/s."""
+itself; `read FILE SECONDS` reads it over and over for about so long, in one thread, and prints rows for a second of the processor."""
 import sys
 import time
 
@@ -23,12 +23,12 @@ def make(folder):
 def read(path, seconds):
     pa.set_cpu_count(1)
     rows, start = 0, None
-    while start is None or time.perf_counter() - start < seconds:
+    while start is None or time.process_time() - start < seconds:
         if start is None and rows:
-            start, rows = time.perf_counter(), 0
+            start, rows = time.process_time(), 0
         for batch in pq.ParquetFile(path).iter_batches(BATCH, use_threads=False):
             rows += len(batch)
-    print(rows / (time.perf_counter() - start))
+    print(rows / (time.process_time() - start))
 
 
 if sys.argv[1] == "make":

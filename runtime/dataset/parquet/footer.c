@@ -157,7 +157,7 @@ static bool enter_node(const struct schema_node *node, const struct schema_place
   /* What a list repeats has no name here, nor has its only child, but where it is a structure of old writers. */
   const bool in_list = above->is_list && node->repetition == REPEATED;
   const bool in_map = above->is_map && node->repetition == REPEATED;
-  const bool named = memchr(node->name, '\0', node->name_bytes) == NULL;
+  const bool named = node->name != NULL && memchr(node->name, '\0', node->name_bytes) == NULL;
   if (!named || out->definition > MOST_LEVEL) return false;
   if (in_list) {
     const size_t length = node->name_bytes;
