@@ -203,7 +203,7 @@ int parquet_column_make(const struct parquet_leaf *leaf, const shardrt_field *as
   }
   int code = asked != NULL && asked->dtype >= 0 ? set_asked_dtype(leaf, asked->dtype, out) : SHARDRT_OK;
   if (code == SHARDRT_OK) code = set_shape(out, asked, field);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   field->dtype = out->dtype;
   out->element = out->kind == COLUMN_SAME ? out->stored : shardrt_dtype_size(out->dtype);
   return set_null(null, out);

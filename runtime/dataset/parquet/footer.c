@@ -199,7 +199,7 @@ static int read_schema(struct parquet_footer *self, struct thrift *t, const stru
     } else {
       if (!fits) break;
       int code = add_leaf(self, &node, &places[depth + 1], path);
-      if (code < 0) return code;
+      if (code != SHARDRT_OK) return code;
     }
   }
   if (read < count || count == 0) t->failed = true;
@@ -310,7 +310,7 @@ static int parse_footer(const struct stored *file, const uint8_t *data, struct p
     else
       thrift_skip(&t, field.type);
   }
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (t.failed || out->leaves == NULL || out->chunks == NULL)
     return error_set(SHARDRT_EFORMAT, "%s: its footer of %zu bytes at byte %zu is malformed", file->title, out->bytes,
                      out->start);
@@ -324,7 +324,7 @@ static int find_footer(const struct stored *file, struct reader *arena, struct p
                      file->bytes);
   int code = stored_get(file, 0, 4, arena, &head);
   if (code == SHARDRT_OK) code = stored_get(file, file->bytes - TAIL_BYTES, TAIL_BYTES, arena, &tail);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (memcmp(tail + 4, "PARE", 4) == 0 || memcmp(head, "PARE", 4) == 0)
     return error_set(SHARDRT_EFORMAT, "%s: is an encrypted Parquet file, which shardrt does not read", file->title);
   if (memcmp(head, "PAR1", 4) != 0)

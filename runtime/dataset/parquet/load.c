@@ -40,7 +40,7 @@ static int check_noted(const struct loading *l, const struct parquet_unit *unit,
   const int64_t read = reader->bytes_read;
   int code = stored_get(&l->file->file, unit->offset, unit->bytes, reader, &data);
   reader->bytes_read = read; /* it is read once more */
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const uint32_t found = crc32c(0, data, unit->bytes);
   if (found == unit->crc) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "it is damaged: its CRC-32C is %08x, and was %08x when its index was made", found,
@@ -211,21 +211,21 @@ static int load_flat(const struct loading *l, const struct raw_place *place, str
   struct raw_page raw;
   struct values values;
   const struct parquet_page *dictionary;
-  const uint8_t *levels, *none;
+  const uint8_t *levels = NULL, *none = NULL;
   int code = raw_page_read(place, values_keep, column, page, reader, &raw);
   if (code == SHARDRT_OK) code = check_data(&raw);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (raw.header.values != page->rows)
     return error_set(SHARDRT_EFORMAT, "it has %lld values, and should have %lld", (long long)raw.header.values,
                      (long long)page->rows);
   code = raw_page_levels(place, &raw, reader, &levels, &none);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const uint8_t most = (uint8_t)column->leaf->definition;
   if (column->nulls == COLUMN_NULL_TELL) return tell_rows(levels, most, page->rows, page);
   const int64_t n = levels == NULL ? page->rows : count_levels(levels, most, page->rows);
   code = get_dictionary(l, &raw, reader, &dictionary);
   if (code == SHARDRT_OK) code = values_decode(column, &raw, n, dictionary, levels != NULL, page, reader, &values);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (values.spans != NULL && dictionary != NULL) page->dictionary = page_retain(dictionary);
   return place_values(column, levels, &values, &raw, page);
 }
@@ -249,7 +249,7 @@ static int count_values(struct raw_place place, struct reader *reader, int64_t *
   while (place.bytes > 0) {
     struct page_header header;
     int code = page_header_read(place.file, place.offset, place.bytes, reader, &header);
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     if (header.kind == PAGE_DATA || header.kind == PAGE_DATA_2) *out += header.values;
     place.offset += header.head + header.bytes;
     place.bytes -= header.head + header.bytes;
@@ -263,8 +263,10 @@ static int list_begin(const struct parquet_column *column, int64_t rows, int64_t
                       struct listing *out) {
   enum { LIST_AT_MOST = 1 << 30 };
   const bool tells = column->nulls == COLUMN_NULL_TELL;
-  if (values > (int64_t)(LIST_AT_MOST / column->element))
-    return error_set(SHARDRT_EFORMAT, "its values have more than %d bytes, which is what can be read", LIST_AT_MOST);
+  if (values > (int64_t)(LIST_AT_MOST / column->element)) {
+    error_set(SHARDRT_EFORMAT, "its values have more than %d bytes, which is what can be read", LIST_AT_MOST);
+    return SHARDRT_EFORMAT;
+  }
   *out = (struct listing){.column = column, .page = page, .room = tells ? 0 : values};
   out->lists = page_room(page, ((size_t)rows + 1) * sizeof *out->lists);
   out->valid = page_room(page, (size_t)rows);
@@ -313,14 +315,14 @@ static int load_list_page(const struct loading *l, const struct raw_place *place
   struct raw_page raw;
   struct values values = {0};
   const struct parquet_page *dictionary;
-  const uint8_t *definition, *repetition;
+  const uint8_t *definition = NULL, *repetition = NULL;
   int code = raw_page_read(place, NULL, NULL, NULL, reader, &raw);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   *bytes = raw.header.head + raw.header.bytes;
   if (raw.header.kind == PAGE_INDEX) return SHARDRT_OK;
   code = check_data(&raw);
   if (code == SHARDRT_OK) code = raw_page_levels(place, &raw, reader, &definition, &repetition);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const int64_t n = raw.header.values;
   const int64_t there = definition == NULL ? n : count_levels(definition, (uint8_t)column->leaf->definition, n);
   if (column->nulls != COLUMN_NULL_TELL) {
@@ -346,7 +348,7 @@ static int load_lists(const struct loading *l, const struct raw_place *all, stru
     place.offset += bytes;
     place.bytes -= bytes;
   }
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (list.rows != page->rows)
     return error_set(SHARDRT_EFORMAT, "it has %lld rows, and should have %lld", (long long)list.rows,
                      (long long)page->rows);

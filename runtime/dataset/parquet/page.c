@@ -35,16 +35,16 @@ void page_drop(struct parquet_page *self, const void *room, size_t bytes) {
 }
 
 const struct parquet_page *page_retain(const struct parquet_page *self) {
-  struct parquet_page *counted = (struct parquet_page *)(uintptr_t)self; /* only the count changes */
+  struct parquet_page *counted = (struct parquet_page *)self; /* only the count changes */
   atomic_fetch_add_explicit(&counted->holders, 1, memory_order_relaxed);
   return self;
 }
 
 void page_free(const struct parquet_page *self) {
-  struct parquet_page *counted = (struct parquet_page *)(uintptr_t)self;
+  struct parquet_page *counted = (struct parquet_page *)self;
   if (self == NULL || atomic_fetch_sub_explicit(&counted->holders, 1, memory_order_acq_rel) != 1) return;
   if (self->dictionary != NULL) { /* which has none itself */
-    struct parquet_page *dictionary = (struct parquet_page *)(uintptr_t)self->dictionary;
+    struct parquet_page *dictionary = (struct parquet_page *)self->dictionary;
     if (atomic_fetch_sub_explicit(&dictionary->holders, 1, memory_order_acq_rel) == 1) {
       for (int32_t i = 0; i < dictionary->npieces; i++) alloc_free(dictionary->pieces[i]);
       alloc_free(dictionary);

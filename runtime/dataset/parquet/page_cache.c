@@ -158,7 +158,7 @@ int page_cache_get(uint64_t owner, int64_t number, uint32_t hand, page_load *loa
   if (hands->hand[i].owner != owner || hands->hand[i].number != number) {
     const struct parquet_page *page = NULL;
     int code = get_page(owner, number, load, source, reader, &page);
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     page_free(hands->hand[i].page);
     hands->hand[i].owner = owner;
     hands->hand[i].number = number;

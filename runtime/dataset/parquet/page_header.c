@@ -110,7 +110,7 @@ int page_header_read(const struct stored *file, size_t offset, size_t bytes, str
     const int64_t read = arena->bytes_read;
     int code = stored_get(file, offset, piece, arena, &data);
     arena->bytes_read = read; /* the page is read with it */
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     struct thrift t = {.at = data, .end = data + piece};
     parse_header(&t, out);
     out->head = (size_t)(t.at - data);

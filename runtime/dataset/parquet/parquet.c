@@ -164,7 +164,7 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
     const struct parquet_page *page;
     int64_t first;
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     run = run_length(samples, n, i, page, first);
     if (run == 0) return refuse_null(self, field, samples[i]);
     const uint8_t *from = row_of(page, samples[i] - first, column->element);
@@ -199,7 +199,7 @@ static int parquet_value(const shardrt_source *source, int32_t field, int64_t sa
   *handled = column->nulls != COLUMN_NULL_TELL && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0);
   if (!*handled) return SHARDRT_OK;
   int code = parquet_page_get(self, field, sample, reader, &page, &first);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const int64_t at = sample - first;
   const uint8_t valid = page->valid != NULL ? page->valid[at] : PAGE_VALID;
   if (valid == PAGE_NULL) return refuse_null(self, field, sample);

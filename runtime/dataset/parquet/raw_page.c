@@ -58,7 +58,7 @@ static int unpack(const struct raw_place *place, const uint8_t *data, size_t byt
                   const uint8_t **at) {
   enum decompress_kind kind = DECOMPRESS_NONE;
   int code = compressed ? kind_of(place->chunk->codec, &kind) : SHARDRT_OK;
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (kind == DECOMPRESS_NONE && bytes != unpacked)
     return error_set(SHARDRT_EFORMAT, "it has %zu bytes, and its header tells of %zu", bytes, unpacked);
   const bool mapped = place->file->map.remote == NULL;
@@ -105,7 +105,7 @@ int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const vo
   struct page_header *header = &out->header;
   const uint8_t *data;
   int code = page_header_read(place->file, place->offset, place->bytes, reader, header);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (header->unpacked > PAGE_AT_MOST)
     return error_set(SHARDRT_EFORMAT, "its header tells of %zu bytes; at most %d can be read", header->unpacked,
                      PAGE_AT_MOST);
@@ -114,7 +114,7 @@ int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const vo
                      (long long)header->values, (long long)place->chunk->values);
   code = stored_get(place->file, place->offset + header->head, header->bytes, reader, &data);
   if (code == SHARDRT_OK && header->has_crc && place->verify) code = check_crc32(header, data);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (header->kind == PAGE_DICTIONARY && header->encoding == ENCODING_PLAIN_DICTIONARY)
     header->encoding = ENCODING_PLAIN; /* an old name of it there */
   const bool kept = keeps != NULL && keeps(context, header->encoding);
@@ -143,8 +143,10 @@ static int read_levels(const uint8_t *data, size_t bytes, int32_t most, int64_t 
   if (most == 0) return SHARDRT_OK;
   uint8_t *room = reader_room(reader, (size_t)n);
   if (room == NULL) return ALLOC_FAILED;
-  if (!hybrid_levels(data, bytes, most, n, room, &same))
-    return error_set(SHARDRT_EFORMAT, "its levels are malformed or cut off");
+  if (!hybrid_levels(data, bytes, most, n, room, &same)) {
+    error_set(SHARDRT_EFORMAT, "its levels are malformed or cut off");
+    return SHARDRT_EFORMAT;
+  }
   if (!same) *out = room;
   return SHARDRT_OK;
 }

@@ -65,13 +65,13 @@ static int count_rows(const struct chunk_scan *s, const struct page_header *head
   *goes_on = false;
   if (header->kind == PAGE_DATA_2 || s->place.leaf->repetition == 0) return SHARDRT_OK;
   struct raw_page page;
-  const uint8_t *definition, *repetition;
+  const uint8_t *definition = NULL, *repetition = NULL;
   int code = raw_page_read(&s->place, NULL, NULL, NULL, s->arena, &page);
   if (code == SHARDRT_OK) code = raw_page_levels(&s->place, &page, s->arena, &definition, &repetition);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   *rows = 0;
-  for (int64_t i = 0; i < header->values; i++) *rows += repetition[i] == 0;
-  *goes_on = header->values > 0 && repetition[0] != 0;
+  for (int64_t i = 0; repetition != NULL && i < header->values; i++) *rows += repetition[i] == 0;
+  *goes_on = repetition != NULL && header->values > 0 && repetition[0] != 0;
   return SHARDRT_OK;
 }
 
@@ -80,14 +80,14 @@ static int scan_page(struct chunk_scan *s) {
   struct page_header header;
   const uint8_t *data;
   int code = page_header_read(s->place.file, s->place.offset, s->place.bytes, s->arena, &header);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const size_t bytes = header.head + header.bytes;
   int64_t rows = 0;
   bool goes_on = false;
   const bool is_data = header.kind == PAGE_DATA || header.kind == PAGE_DATA_2;
   if (is_data) code = count_rows(s, &header, &rows, &goes_on);
   if (code == SHARDRT_OK) code = stored_get(s->place.file, s->place.offset, bytes, s->arena, &data);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (is_data && goes_on && s->waiting.bytes > 0) {
     s->waiting.crc = crc32c(s->waiting.crc, data, bytes);
     s->waiting.bytes += (int64_t)bytes;
@@ -109,7 +109,7 @@ static int scan_chunk(const struct stored *file, const struct parquet_footer *fo
   const struct parquet_chunk *chunk = &footer->chunks[(int64_t)group * footer->nleaves + leaf];
   if (!is_readable(&footer->leaves[leaf], chunk) || footer->group_rows[group] == 0) return SHARDRT_OK;
   int code = check_chunk(file, footer, leaf, group);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct chunk_scan s = {.place = {.file = file,
                                    .leaf = &footer->leaves[leaf],
                                    .chunk = chunk,
@@ -121,7 +121,7 @@ static int scan_chunk(const struct stored *file, const struct parquet_footer *fo
   while (code == SHARDRT_OK && s.values < chunk->values && s.place.bytes > 0) {
     const struct reader_mark mark = reader_mark(arena);
     code = scan_page(&s);
-    if (code < 0) return raw_page_error(&s.place, code);
+    if (code != SHARDRT_OK) return raw_page_error(&s.place, code);
     reader_release(arena, mark);
   }
   if (code == SHARDRT_OK && s.values != chunk->values)
@@ -138,7 +138,7 @@ static int scan_pages(const struct stored *file, struct reader *arena, struct in
   const uint8_t *data;
   int code = index_writer_columns(writer, 1, &column);
   if (code == SHARDRT_OK) code = stored_get(file, footer->start, footer->bytes, arena, &data);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const struct index_entry entry = index_entry_of(footer->start, data, footer->bytes);
   code = index_writer_add(writer, &entry);
   for (int32_t g = 0; g < footer->ngroups; g++)
@@ -228,7 +228,7 @@ static int read_offset_index(struct units_making *m, const struct stored *file, 
   const struct parquet_chunk *chunk = &footer->chunks[(int64_t)group * footer->nleaves + leaf];
   const uint8_t *data;
   int code = stored_get(file, chunk->index_start, chunk->index_bytes, arena, &data);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct thrift t = {.at = data, .end = data + chunk->index_bytes};
   code = read_offsets(m, chunk, group, &t);
   if (code == SHARDRT_OK && t.failed)
@@ -269,7 +269,7 @@ static int read_noted(struct units_making *m, const struct parquet_footer *foote
       continue;
     }
     int code = add_unit(m, &unit);
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     row += entry->note - NOTE_ROWS;
   }
   return SHARDRT_OK;

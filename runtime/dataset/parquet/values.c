@@ -25,14 +25,17 @@ struct decoding {
 };
 
 static int cut_off(const struct decoding *d) {
-  return error_set(SHARDRT_EFORMAT, "its %lld values are malformed or cut off", (long long)d->n);
+  error_set(SHARDRT_EFORMAT, "its %lld values are malformed or cut off", (long long)d->n);
+  return SHARDRT_EFORMAT;
 }
 
 /* Room for n of some bytes: of the page's, or where they are not kept, of the arena. */
 static int values_room(const struct decoding *d, bool passing, int64_t n, size_t each, void *out) {
   size_t bytes;
-  if (!size_multiply((size_t)n, each, &bytes) || bytes > VALUES_AT_MOST)
-    return error_set(SHARDRT_EFORMAT, "its values have more than %d bytes, which is what can be read", VALUES_AT_MOST);
+  if (!size_multiply((size_t)n, each, &bytes) || bytes > VALUES_AT_MOST) {
+    error_set(SHARDRT_EFORMAT, "its values have more than %d bytes, which is what can be read", VALUES_AT_MOST);
+    return SHARDRT_EFORMAT;
+  }
   void *room = passing ? reader_room(d->reader, bytes) : page_room(d->page, bytes);
   if (room == NULL) return ALLOC_FAILED;
   *(void **)out = room;
@@ -51,7 +54,7 @@ bool values_keep(const void *context, int32_t encoding) {
 static int plain_bytes(const struct decoding *d, struct values *out) {
   struct page_span *spans = NULL;
   int code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const uint8_t *at = d->data, *end = at + d->bytes;
   for (int64_t i = 0; i < d->n; i++) {
     if (end - at < LENGTH) return cut_off(d);
@@ -70,7 +73,7 @@ static int delta_lengths(const struct decoding *d, size_t *at, const int32_t **o
   int32_t *room = NULL;
   size_t taken;
   int code = values_room(d, true, d->n, sizeof *room, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (!delta_decode(d->data + *at, d->bytes - *at, d->n, sizeof *room, room, &taken)) return cut_off(d);
   int32_t all = 0;
   for (int64_t i = 0; i < d->n; i++) all |= room[i];
@@ -86,7 +89,7 @@ static int delta_length_bytes(const struct decoding *d, struct values *out) {
   size_t at = 0;
   int code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
   if (code == SHARDRT_OK) code = delta_lengths(d, &at, &lengths);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < d->n; i++) {
     if ((size_t)lengths[i] > d->bytes - at) return cut_off(d);
     spans[i] = (struct page_span){.start = (uint32_t)at, .length = (uint32_t)lengths[i]};
@@ -102,13 +105,13 @@ static int delta_bytes(const struct decoding *d, struct values *out) {
   size_t at = 0, all = 0;
   int code = delta_lengths(d, &at, &prefixes);
   if (code == SHARDRT_OK) code = delta_lengths(d, &at, &suffixes);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < d->n && all <= VALUES_AT_MOST; i++) all += (size_t)prefixes[i] + (size_t)suffixes[i];
   struct page_span *spans = NULL;
   uint8_t *room = NULL;
   code = values_room(d, d->passing, d->n, sizeof *spans, &spans);
   if (code == SHARDRT_OK) code = values_room(d, d->base_passing, (int64_t)all, 1, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   size_t done = 0;
   struct page_span last = {0};
   for (int64_t i = 0; i < d->n; i++) {
@@ -137,7 +140,7 @@ static int delta_stored(const struct decoding *d, bool passing, const uint8_t **
   uint8_t *room = NULL;
   size_t taken;
   int code = values_room(d, passing, d->n, d->column->stored, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (!delta_decode(d->data, d->bytes, d->n, (int32_t)d->column->stored, room, &taken)) return cut_off(d);
   *out = room;
   return SHARDRT_OK;
@@ -148,7 +151,7 @@ static int split_stored(const struct decoding *d, bool passing, const uint8_t **
   const size_t width = d->column->stored, n = (size_t)d->n;
   uint8_t *room = NULL;
   int code = values_room(d, passing, d->n, width, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (n * width > d->bytes) return cut_off(d);
   const uint8_t *data = d->data;
   if (width == sizeof(uint32_t)) {
@@ -175,7 +178,7 @@ static int delta_fixed(const struct decoding *d, bool passing, const uint8_t **o
   uint8_t *room = NULL;
   const size_t width = d->column->stored;
   if (code == SHARDRT_OK) code = values_room(d, passing, d->n, width, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < d->n; i++) {
     if (found.spans[i].length != width) return cut_off(d);
     memcpy(room + (size_t)i * width, found.data + found.spans[i].start, width);
@@ -244,7 +247,7 @@ static int dictionary_values(const struct decoding *d, struct values *out) {
   uint8_t *room = NULL;
   if (d->dictionary == NULL) return error_set(SHARDRT_EFORMAT, "it names values of a dictionary, and there is none");
   int code = values_room(d, d->passing, d->n, each, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const uint8_t *from = spans ? (const uint8_t *)d->dictionary->spans : d->dictionary->data;
   if (d->n > 0 && (d->bytes == 0 || d->data[0] > 32)) return cut_off(d);
   struct hybrid_walk walk;
@@ -268,7 +271,7 @@ static int dictionary_values(const struct decoding *d, struct values *out) {
 static int plain_bits(const struct decoding *d, struct values *out) {
   uint8_t *room = NULL;
   int code = values_room(d, d->passing, d->n, 1, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if ((size_t)d->n > d->bytes * 8) return cut_off(d);
   for (int64_t i = 0; i < d->n; i++) room[i] = d->data[i / 8] >> i % 8 & 1;
   out->data = room;
@@ -279,7 +282,7 @@ static int run_bits(const struct decoding *d, struct values *out) {
   uint8_t *room = NULL;
   bool same = true;
   int code = values_room(d, d->passing, d->n, 1, &room);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (d->bytes < LENGTH || little_endian_32(d->data) > d->bytes - LENGTH) return cut_off(d);
   if (!hybrid_levels(d->data + LENGTH, little_endian_32(d->data), 1, d->n, room, &same)) return cut_off(d);
   if (same) memset(room, 1, (size_t)d->n);
@@ -301,9 +304,11 @@ static int refuse_encoding(const struct decoding *d, int32_t encoding) {
                                       "RLE_DICTIONARY",
                                       "BYTE_STREAM_SPLIT"};
   if (encoding >= 0 && encoding <= ENCODING_BYTE_STREAM_SPLIT)
-    return error_set(SHARDRT_EINVAL, "its values are encoded as %s, which shardrt does not read in a column of %s",
-                     names[encoding], d->column->kind == COLUMN_BYTES ? "bytes" : "this type");
-  return error_set(SHARDRT_EINVAL, "its values are in encoding %d, which shardrt does not know", (int)encoding);
+    error_set(SHARDRT_EINVAL, "its values are encoded as %s, which shardrt does not read in a column of %s",
+              names[encoding], d->column->kind == COLUMN_BYTES ? "bytes" : "this type");
+  else
+    error_set(SHARDRT_EINVAL, "its values are in encoding %d, which shardrt does not know", (int)encoding);
+  return SHARDRT_EINVAL;
 }
 
 static int bytes_decode(const struct decoding *d, int32_t encoding, struct values *out) {
@@ -364,7 +369,7 @@ int values_decode(const struct parquet_column *column, const struct raw_page *ra
   if (column->leaf->type == PARQUET_BYTE_ARRAY) return decimals_of_bytes(&d, encoding, out);
   const bool converts = column->kind != COLUMN_SAME;
   int code = stored_values(&d, encoding, passing || converts, &out->data);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   void *room = NULL;
   if (converts) {
     code = values_room(&d, passing, n, column->element, &room);
