@@ -129,6 +129,7 @@ SPREAD(64)
 
 static void spread(const uint8_t *levels, uint8_t most, int64_t n, const uint8_t *values, const uint8_t *null,
                    size_t each, uint8_t *out) {
+  assert(values != NULL); /* also where there are none */
   switch (each) {
   case 1:
     spread_8(levels, most, n, values, null, out);
