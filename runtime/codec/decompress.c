@@ -5,6 +5,9 @@
 #ifndef SHARDRT_WITHOUT_BROTLI
 #include <brotli/decode.h>
 #endif
+#ifndef SHARDRT_WITHOUT_LZ4
+#include <lz4.h>
+#endif
 #ifndef SHARDRT_WITHOUT_SNAPPY
 #include <snappy-c.h>
 #endif
@@ -15,8 +18,9 @@
 
 #include "base/error.h"
 #include "base/libraries.h"
+#include "codec/inflate.h"
 
-static const char *const names[] = {"no", "brotli", "zstd", "snappy"};
+static const char *const names[] = {"no", "brotli", "zstd", "snappy", "lz4", "gzip"};
 
 static int bad_bytes(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
   return error_set(SHARDRT_EFORMAT, "its %zu bytes of %s data do not become the %zu bytes that it tells of: %s", bytes,
@@ -65,6 +69,49 @@ static int by_snappy(const uint8_t *data, size_t bytes, uint8_t *dst, size_t roo
 #endif
 }
 
+static int by_lz4(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+#ifndef SHARDRT_WITHOUT_LZ4
+  if (bytes > INT32_MAX || room > INT32_MAX) return bad_bytes(DECOMPRESS_LZ4, bytes, room, "they are too many");
+  const int got = LZ4_decompress_safe((const char *)data, (char *)dst, (int)bytes, (int)room);
+  if (got < 0) return bad_bytes(DECOMPRESS_LZ4, bytes, room, "they are malformed, cut off, or become more");
+  return (size_t)got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_LZ4, bytes, room, "they become fewer");
+#else
+  (void)data, (void)bytes, (void)dst, (void)room;
+  return libraries_missing("LZ4 (liblz4)");
+#endif
+}
+
+/* All members; *got: bytes that they became. */
+static int inflate_members(z_stream *stream, size_t room, size_t *got) {
+  int code = Z_OK;
+  while (code == Z_OK) {
+    code = inflate(stream, Z_FINISH);
+    if (code == Z_STREAM_END && stream->avail_in > 0) code = inflateReset(stream); /* another member follows */
+  }
+  *got = room - stream->avail_out;
+  return code;
+}
+
+static int by_gzip(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+  enum { GZIP_OR_ZLIB = 15 + 32 };
+  if (bytes > INT32_MAX || room > INT32_MAX) return bad_bytes(DECOMPRESS_GZIP, bytes, room, "they are too many");
+  z_stream stream = inflate_stream();
+  if (inflateInit2(&stream, GZIP_OR_ZLIB) != Z_OK)
+    return error_set(SHARDRT_ENOMEM, "out of memory while decompressing %zu bytes of gzip data", bytes);
+  stream.next_in = (Bytef *)data;
+  stream.avail_in = (uInt)bytes;
+  stream.next_out = dst;
+  stream.avail_out = (uInt)room;
+  size_t got;
+  const int code = inflate_members(&stream, room, &got);
+  inflateEnd(&stream);
+  if (code == Z_MEM_ERROR)
+    return error_set(SHARDRT_ENOMEM, "out of memory while decompressing %zu bytes of gzip data", bytes);
+  if (code != Z_STREAM_END)
+    return bad_bytes(DECOMPRESS_GZIP, bytes, room, "they are malformed, cut off, or become more");
+  return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_GZIP, bytes, room, "they become fewer");
+}
+
 int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
   switch (kind) {
   case DECOMPRESS_BROTLI:
@@ -73,6 +120,10 @@ int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uin
     return by_zstd(data, bytes, dst, room);
   case DECOMPRESS_SNAPPY:
     return by_snappy(data, bytes, dst, room);
+  case DECOMPRESS_LZ4:
+    return by_lz4(data, bytes, dst, room);
+  case DECOMPRESS_GZIP:
+    return by_gzip(data, bytes, dst, room);
   case DECOMPRESS_NONE:
     break;
   }

@@ -1,10 +1,18 @@
-/* decompress.h - pieces of known size, decompressed in memory: by libzstd, libbrotlidec and libsnappy. */
+/* decompress.h - pieces of known size, decompressed in memory: by libzstd, libbrotlidec, libsnappy, liblz4
+ * and zlib. */
 #ifndef SHARDRT_CODEC_DECOMPRESS_H
 #define SHARDRT_CODEC_DECOMPRESS_H
 
 #include "shardrt.h"
 
-enum decompress_kind { DECOMPRESS_NONE, DECOMPRESS_BROTLI, DECOMPRESS_ZSTD, DECOMPRESS_SNAPPY };
+enum decompress_kind {
+  DECOMPRESS_NONE,
+  DECOMPRESS_BROTLI,
+  DECOMPRESS_ZSTD,
+  DECOMPRESS_SNAPPY,
+  DECOMPRESS_LZ4, /* a block without a frame */
+  DECOMPRESS_GZIP /* or zlib; one or more members */
+};
 
 /* Decompresses `bytes` bytes, which must become exactly `room`: nothing is ever written beyond them. EFORMAT: they are
  * damaged, or become more or fewer; the message says what of. ENOMEM. EINVAL: this

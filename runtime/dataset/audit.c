@@ -181,6 +181,24 @@ static int open_records(const char *format, const char *path, const shardrt_sour
                    path);
 }
 
+/* A Parquet file has an index of its pages, which opening it makes, where it does not tell of them itself; else it is
+ * gone through as a plain file is. */
+static int open_pages(const char *path, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
+  bool there = false;
+  int code = compares ? SHARDRT_OK : make_index("parquet", path, options, out);
+  if (code == SHARDRT_EINVAL) code = SHARDRT_OK; /* `fields` would tell which of its columns can be read */
+  if (out->own != NULL) out->kind->drop(out->own);
+  out->own = NULL;
+  if (code == SHARDRT_OK) code = open_indexed(path, options, &there, out);
+  if (code < 0 || there) {
+    if (!compares) out->parts = 0; /* which were all looked at as it was made */
+    return code;
+  }
+  out->kind->drop(out->own);
+  out->own = NULL;
+  return open_blocks(path, options, compares, out);
+}
+
 /* ---- any of them ------------------------------------------------------------------------------------------------ */
 
 int shardrt_audit_open(const char *kind, const char *path, const shardrt_source_options *options, int32_t compares,
@@ -189,9 +207,10 @@ int shardrt_audit_open(const char *kind, const char *path, const shardrt_source_
   always.verify = SHARDRT_VERIFY_ALWAYS;
   shardrt_audit *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  int code = strcmp(kind, "plain") == 0  ? open_blocks(path, &always, compares != 0, made)
-             : strcmp(kind, "zarr") == 0 ? zarr_audit(path, &always, compares != 0, made)
-                                         : open_records(kind, path, &always, compares != 0, made);
+  int code = strcmp(kind, "plain") == 0     ? open_blocks(path, &always, compares != 0, made)
+             : strcmp(kind, "zarr") == 0    ? zarr_audit(path, &always, compares != 0, made)
+             : strcmp(kind, "parquet") == 0 ? open_pages(path, &always, compares != 0, made)
+                                            : open_records(kind, path, &always, compares != 0, made);
   if (code < 0) {
     shardrt_audit_free(made);
     return code;

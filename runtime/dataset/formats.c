@@ -8,7 +8,7 @@
 static const struct source_format *const formats[] = {
     &npy_format,      &zarr_format,         &hdf5_format,  &safetensors_format, &idx_format,
     &tfrecord_format, &array_record_format, &mds_format,   &tar_format,         &image_folder_format,
-    &csv_format,      &jsonl_format,        &cifar_format, &npz_format,
+    &csv_format,      &jsonl_format,        &cifar_format, &npz_format,         &parquet_format,
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

@@ -69,7 +69,7 @@ static const struct known {
     {BYTES("\x28\xb5\x2f\xfd"), {"compressed by zstd", "`zstd -d` it"}},
     {BYTES("\xfd\x37zXZ\0"), {"compressed by xz", "`unxz` it"}},
     {BYTES("\x04\x22\x4d\x18"), {"compressed by lz4", "`unlz4` it"}},
-    {BYTES("PAR1\x15"), {"a Parquet file", COLUMNS}},
+    {BYTES("PAR1\x15"), {"a Parquet file", "source.parquet reads its columns"}},
     {BYTES("ARROW1\0\0"), {"an Arrow file", COLUMNS}},
     {BYTES("MMIDIDX\0\0"), {"Megatron's index of documents", "source.megatron reads it and the .bin file beside it"}},
     {BYTES("TNTIDX\0\0"), {"fairseq's index of documents", "its tokens are in the .bin file beside it"}},

@@ -7,15 +7,16 @@
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
-.PHONY: bench peers few-peers
+.PHONY: bench peers few-peers format-peers
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW="torch grain")
 	@$(if $(filter tokenize,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=tokenizers)
+	@$(if $(filter formats,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=pyarrow)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
-# What PARTS=others, or PARTS=tokenize, is compared with.
+# What PARTS=others, PARTS=tokenize or PARTS=formats is compared with.
 few-peers:
 	$(call install_for,peers)
 	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers $(FEW)

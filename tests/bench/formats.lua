@@ -1,6 +1,30 @@
--- Formats: JPEG images beside libjpeg-turbo alone, which decodes them whole (jpeg.c), on as many threads.
+-- Formats: JPEG images beside libjpeg-turbo alone, which decodes them whole (jpeg.c), on as many threads. Columns of
+-- Parquet files in order beside pyarrow, both in one thread, by the processor's time.
 
 local mpi = require "tests.support.mpi"
+
+-- The median of three columns is what the aim is of.
+local function parquet(bench)
+  local python, folder = bench.build .. "/peers/bin/python", mpi.folder()
+  if os.execute(python .. " -c 'import pyarrow' 2>/dev/null") ~= 0 then
+    print "Parquet: left out, as pyarrow is not there (make bench PARTS=formats installs it)"
+    return
+  end
+  local script, all = python .. " -B tests/bench/parquet_pyarrow.py", {}
+  bench.output(("%s make %s"):format(script, folder))
+  for i, column in ipairs { "int64", "float32", "text" } do
+    local path = ("%s/%s.parquet"):format(folder, column)
+    local a, b, ratio = bench.alternate(function()
+      local text = bench.output(("%s --devices 1 tests/bench/parquet_load.lua %s 1"):format(mpi.program(), path))
+      return assert(tonumber(text:match "([%d.]+) rows/s"), text)
+    end, function() return tonumber(bench.output(("%s read %s 1"):format(script, path))) end)
+    all[i] = ratio
+    bench.report(("Parquet, %s in order / pyarrow, one thread"):format(column), ratio, "",
+      ("%.0f and %.0f rows/s"):format(a, b))
+  end
+  bench.report("Parquet in order / pyarrow, median of these", bench.median(all), ">= 0.8")
+  mpi.remove(folder)
+end
 
 return function(bench)
   local folder, jpeg = mpi.folder(), bench.build .. "/bench/jpeg"
@@ -19,4 +43,5 @@ return function(bench)
   bench.report("500x375 JPEG to random 224x224 / libjpeg-turbo, whole", ratio, ">= 0.95",
     ("%.0f and %.0f images/s, %d threads"):format(a, b, threads))
   mpi.remove(folder)
+  parquet(bench)
 end

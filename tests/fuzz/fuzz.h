@@ -24,6 +24,7 @@
   X(megatron)                                                                                                          \
   X(npy)                                                                                                               \
   X(npz)                                                                                                               \
+  X(parquet)                                                                                                           \
   X(png)                                                                                                               \
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \

@@ -110,6 +110,13 @@ def arrays():
         seed("zarr", array, BETWEEN.join(parts))
 
 
+def parquet():
+    for name in ["refused", "int96", "duckdb"]:
+        seed("parquet", name, slurp(f"parquet/{name}.parquet"))
+    for name in ["plain", "dictionary", "pages"]:
+        seed("parquet", name, slurp(f"parquet/small/{name}.parquet"))
+
+
 def hdf5_file(**options):
     out = io.BytesIO()
     with h5py.File(out, "w", libver=options.pop("libver", "earliest")) as file:
@@ -231,5 +238,6 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images,
+             npz_and_cifar]:
     make()

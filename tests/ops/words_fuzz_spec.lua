@@ -168,6 +168,7 @@ describe("odd arguments", function()
     for name in pairs(ndarray) do assert.truthy(good[name], name .. " is not tried") end
     good = {
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
+      parquet = { folder .. "/nowhere.parquet", { fields = { x = "int8" }, nulls = "skip", cache = folder } },
       safetensors = { folder .. "/nowhere.safetensors", { fields = { x = "int8" }, verify = true, cache = folder } },
       zarr = { { x = folder } }, hdf5 = { { x = folder .. "/h.h5:/x" } },
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },

@@ -14,7 +14,8 @@ local SAID = {
   ["array_record of brotli"] = "Brotli (libbrotlidec)", ["array_record of zstd"] = "Zstandard (libzstd)",
   ["array_record of snappy"] = "Snappy (libsnappy)", ["array_record"] = "", ["mds of zstd"] = "Zstandard (libzstd)",
   ["mds with hashes of XXH"] = "xxHash (libxxhash)", ["mds with hashes of SHA"] = "OpenSSL (libcrypto)", ["mds"] = "",
-  ["idx"] = "",
+  ["parquet of lz4"] = "LZ4 (liblz4)", ["parquet of snappy"] = "Snappy (libsnappy)", ["parquet of gzip"] = "",
+  ["parquet"] = "", ["idx"] = "",
 }
 
 local CLEAN = "env -u MAKEFLAGS -u CFLAGS -u CPPFLAGS -u LDFLAGS -u ASSERTS -u SANITIZE -u CUDA_KERNELS"
@@ -36,9 +37,9 @@ describe("a shardrt without libraries", function()
     assert.equal(0, built.status, built.output)
     local unpack = "cd %s && tar -xzf %s/tests/files/arrays.tar.gz && for name in brotli zstd snappy uncompressed; do "
       .. "gunzip -c %s/tests/files/array_record/$name-1.array_record.gz > $name-1.array_record; done; "
-      .. "cp -r %s/tests/files/mds mds"
+      .. "cp -r %s/tests/files/mds %s/tests/files/parquet ."
     local here = mpi.shell("pwd").stdout:match "[^\n]+"
-    assert.equal(0, mpi.shell(unpack:format(folder, here, here, here)).status)
+    assert.equal(0, mpi.shell(unpack:format(folder, here, here, here, here)).status)
     files.write(folder, "x", "\0\0\8\1\0\0\0\4abcd") -- IDX: uint8 {4}
     assert.equal(0, mpi.shell(("gzip %s/x"):format(folder)).status)
   end)

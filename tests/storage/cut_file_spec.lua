@@ -136,6 +136,7 @@ describe("a file of any format that is cut short between two reads", function()
     end,
     npy = function() return copy "int32.npy", "{ x = %q }" end,
     npz = function() return copy "npz/stored.npz" end,
+    parquet = function() return copy "parquet/plain.parquet", "%q, { fields = { 'i32' } }" end,
     safetensors = function() return "data.safetensors", "%q, { fields = { float32 = 'float32' } }" end,
     tar = function() return copy "records/ustar.tar" end,
     tfrecord = function() return copy "records/tensorflow.tfrecord" end,

@@ -108,6 +108,9 @@ local function zarr(name)
   end
 end
 
+-- Of tests/files/parquet.
+local TABLE_FIELDS = { i32 = "int32", class = "bytes", list = { "int32", { -1 } }, maybe = { "int32", null = 7 } }
+
 local function hdf5(file, ...)
   local names = { ... }
   return function(folder)
@@ -215,6 +218,8 @@ local formats = {
     typed = { "float32", { -1 } }, free = { "uint8", { 2, -1 } },
   }) },
   { "tfrecord", records("tfrecord", "tests/files/records/tensorflow.tfrecord") },
+  { "parquet", records("parquet", "tests/files/parquet/plain.parquet", TABLE_FIELDS) },
+  { "parquet with an offset index", records("parquet", "tests/files/parquet/delta.parquet", TABLE_FIELDS) },
   { "array_record", records("array_record", "tests/files/array_record/examples.array_record.gz") },
 }
 

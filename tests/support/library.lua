@@ -106,4 +106,10 @@ function library.jax()
   return python_with("jax", "build/python/bin/python3", "there is no JAX in build/python: make test-python")
 end
 
+--- A Python that has pyarrow, or nil and why there is none.
+---@return string?, string?
+function library.pyarrow()
+  return python_with("pyarrow", "build/python/bin/python3", "there is no pyarrow in build/python: make test-python")
+end
+
 return library

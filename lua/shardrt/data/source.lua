@@ -11,6 +11,7 @@ local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local nulls = require "shardrt.data.nulls"
 local owned = require "shardrt.base.owned"
 local path_of = require "shardrt.base.path"
 local shape = require "shardrt.layout.shape"
@@ -18,12 +19,15 @@ fail.own()
 
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
 ---@field fields table<string|integer, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes", or a
----name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample
+---name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample. Of
+---parquet also with what takes the place of a null: {"int32", null = -7}, {null = ""}
 ---@field verify boolean|"once"|nil # whether a record's checksum is looked at whenever it is read (true), or when a
 ---source reads it for the first time; true
 ---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
 ---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
 ---@field delimiter string? # of csv: the character between cells; ","
+---@field nulls "error"|"skip"|nil # of parquet: what becomes of rows with a null in a field that gives nulls no value;
+---"skip": they are left out, in all processes alike; "error": they cannot be read
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
 ---@field cache_bytes integer? # of files read over HTTP, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
@@ -46,6 +50,7 @@ fail.own()
 ---@field npz fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # numpy.savez's arrays
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
+---@field parquet fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # columns of tables
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
 ---@field jsonl fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # lines of JSON objects
 ---@field cifar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # CIFAR-10 and -100, binary
@@ -152,7 +157,7 @@ local AS_FOUND = {}
 -- file has as uint8 of any length.
 local function asked_field(caller, name, given, out)
   local wanted, sizes = given, nil
-  if given == AS_FOUND then
+  if given == AS_FOUND or nulls.alone(given) then
     out.name, out.dtype, out.ndim = name, -1, -1
     return
   end
@@ -179,7 +184,7 @@ local function asked_field(caller, name, given, out)
 end
 
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
-local function files_options(caller, o, skips)
+local function files_options(caller, o, skips, c_nulls, tells)
   local cache, cache_bytes = file_patterns.cache(caller, o)
   if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
     fail("%s: delimiter = %s; it is one character, and no quote", caller, list.show(o.delimiter))
@@ -191,19 +196,23 @@ local function files_options(caller, o, skips)
     cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
     verify = bad_records.verify(caller, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
+    nulls = c_nulls, tells_nulls = tells and 1 or 0,
   })
 end
 
 -- A source of files of which each holds all fields, with those asked for, or (none) those found: or nil, and C's code.
-local function try_paths(caller, format, paths, fields, o, skips)
+-- `tells`: each field says whether it has no null.
+local function try_paths(caller, format, paths, fields, o, skips, tells)
   local names = fields == nil and {} or sorted_names(caller .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
   for i, name in ipairs(names) do asked_field(caller, name, fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
-  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(caller, o, skips), out)
+  local c_nulls, kept = nulls.of_fields(caller, format, names, fields)
+  local c_options = files_options(caller, o, skips, c_nulls, tells)
+  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, c_options, out)
   if code < 0 then return nil, code end
-  return own_source(out)
+  return own_source(out), kept
 end
 
 -- That a name alone is none of the files' fields, which are looked for.
@@ -267,11 +276,17 @@ local function open_files(format, given, o)
   end
   fail.keywords(caller .. ", options", o, {
     cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
-    delimiter = format == "csv" or nil, header = format == "csv" or nil,
+    delimiter = format == "csv" or nil, header = format == "csv" or nil, nulls = format == "parquet" or nil,
   })
   local paths = file_patterns.expand(caller, given)
   local skips = bad_records.skips(caller, o.on_bad_record)
   local made = open_paths(caller, format, paths, o, skips)
+  if nulls.skips(caller, o.nulls) then
+    made = nulls.leave_out(caller, made, o.fields, function(names)
+      local told, code = try_paths(caller, format, paths, named_fields(caller, names), o, skips, true)
+      return told or fail("%s: %s", caller, fail.message(code))
+    end)
+  end
   return skips and bad_records.leave_out(caller, made, made) or made
 end
 

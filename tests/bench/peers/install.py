@@ -27,6 +27,7 @@ PEERS = {
     "streaming": ("Streaming 0.13.0", [  # which asks for an older numpy, and for the clients of all clouds
         "numpy==2.3.5 boto3 brotli catalogue matplotlib python-snappy pyyaml requests tqdm transformers xxhash<4 zstd",
         "--no-deps mosaicml-streaming==0.13.0"]),
+    "pyarrow": ("pyarrow 26.0.0", ["numpy==2.3.5 pyarrow==26.0.0"]),
     "torchvision": ("torchvision 0.29.2", ["numpy==2.3.5 pillow", "--no-deps torchvision==0.29.2"]),
     "pillow": ("Pillow", ["numpy==2.3.5 pillow"]),
     "dali": ("DALI 2.4.0", ["numpy==2.3.5 nvidia-dali-cuda130==2.4.0"]),

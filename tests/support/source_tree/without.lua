@@ -45,6 +45,14 @@ fails("mds of zstd", function() return mds "zstd" end)
 fails("mds with hashes of XXH", function() return mds "hashes" end)
 fails("mds with hashes of SHA", function() return mds "sums" end)
 fails("mds", function() return mds "raw" end)
+local function parquet(name)
+  local path = ("%s/parquet/%s.parquet"):format(folder, name)
+  return shardrt.source.parquet(path, { fields = { "i32", "text" }, cache = folder .. "/cache" }):read(0, 120)
+end
+fails("parquet of lz4", function() return parquet "lz4" end)
+fails("parquet of snappy", function() return parquet "dictionary" end)
+fails("parquet of gzip", function() return parquet "split" end)
+fails("parquet", function() return parquet "plain" end)
 fails("idx", function() return shardrt.source.idx { x = folder .. "/x.gz" }:read(0, 4) end)
 
 -- What it computes by itself is what the libraries compute.

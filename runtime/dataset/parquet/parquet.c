@@ -1,0 +1,267 @@
+/* parquet.c - the columns of Parquet files as fields: https://parquet.apache.org/docs/file-format
+ *
+ * What is read, decompressed and decoded as a whole is a page (load.c), and decoded pages are kept for a while
+ * (page_cache.h). Where pages are, the offset index in the file says, or the side-car (units.h). A page's own CRC-32 is
+ * looked at where it has one. Beside that, what is read is compared with what it was: by the side-car's checksum of the
+ * page, or by those of the file's blocks (guard.h). */
+#include "dataset/parquet/parquet.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dataset/box_runs.h"
+#include "dataset/formats.h"
+#include "dataset/parquet/page_cache.h"
+#include "dataset/record/records.h"
+#include "dataset/view/concat.h"
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static int add_parquet_field(struct parquet *self, int32_t leaf, const shardrt_field *asked,
+                             const shardrt_source_options *options) {
+  const int32_t f = self->base.nfields;
+  struct parquet_field *field = &self->fields[f];
+  const struct parquet_leaf *found = &self->footer.leaves[leaf];
+  const char *null = options->nulls != NULL && asked != NULL ? options->nulls[f] : NULL;
+  field->leaf = leaf;
+  self->base.nfields++; /* from here on it is freed with the others */
+  if (null != NULL) {
+    self->nulls[f] = alloc_text("%s", null);
+    if (self->nulls[f] == NULL) return ALLOC_FAILED;
+  }
+  int code = parquet_column_make(found, asked, self->nulls[f], options->tells_nulls != 0, &field->column,
+                                 &self->base.fields[f]);
+  self->base.fields[f].name = found->name;
+  return code;
+}
+
+static int make_parquet_fields(struct parquet *self, int32_t nasked, const shardrt_field *asked,
+                               const shardrt_source_options *options) {
+  const size_t count = (size_t)(nasked > 0 ? nasked : self->footer.nleaves);
+  if (count == 0) return error_set(SHARDRT_EFORMAT, "it has no columns");
+  self->base.fields = alloc_zeros(count, sizeof *self->base.fields);
+  self->fields = alloc_zeros(count, sizeof *self->fields);
+  self->nulls = alloc_zeros(count, sizeof *self->nulls);
+  if (self->base.fields == NULL || self->fields == NULL || self->nulls == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < (int32_t)count && code == SHARDRT_OK; f++) {
+    int32_t leaf = f;
+    if (nasked > 0) code = parquet_column_find(&self->footer, asked[f].name, &leaf);
+    if (code == SHARDRT_OK) code = add_parquet_field(self, leaf, nasked > 0 ? &asked[f] : NULL, options);
+  }
+  return code;
+}
+
+/* Bytes of a field in the file. */
+static size_t field_bytes(const struct parquet *self, int32_t field) {
+  const struct parquet_footer *footer = &self->footer;
+  size_t bytes = 0;
+  for (int32_t g = 0; g < footer->ngroups; g++)
+    bytes += footer->chunks[(int64_t)g * footer->nleaves + self->fields[field].leaf].bytes;
+  return bytes;
+}
+
+static int read_units(struct parquet *self, struct reader *arena) {
+  int64_t number = 0;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < self->base.nfields && code == SHARDRT_OK; f++) {
+    struct parquet_field *field = &self->fields[f];
+    code = parquet_units_read(&self->file, &self->footer, &self->index, field->leaf, arena, &field->units);
+    field->number = number;
+    number += field->units.count;
+  }
+  return code;
+}
+
+/* The checksums that what is read is compared with: of pages, or of the file's blocks. */
+static int open_checksums(struct parquet *self, const shardrt_source_options *options, struct reader *arena) {
+  if (!parquet_has_offsets(&self->footer))
+    return parquet_open_index(&self->file, &self->footer, options, arena, &self->index);
+  int code = stored_guard(&self->file, options, GUARD_DEFAULT_PLAIN);
+  return code == SHARDRT_OK ? stored_check(&self->file, self->footer.start, self->footer.bytes) : code;
+}
+
+static int open_parquet_file(shardrt_source *source, const char *path, int32_t nasked, const shardrt_field *asked,
+                             const shardrt_source_options *options) {
+  struct parquet *self = (struct parquet *)source;
+  struct reader arena = {0};
+  self->owner = page_cache_owner();
+  self->verify = guard_verify(options, GUARD_DEFAULT_PLAIN) != SHARDRT_VERIFY_NEVER;
+  int code = stored_open(path, options, &self->file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->base, self->file.title, &self->file, 0);
+  if (code == SHARDRT_OK) code = parquet_footer_read(&self->file, &arena, &self->footer);
+  if (code == SHARDRT_OK && options->headers_only == 0) code = open_checksums(self, options, &arena);
+  if (code == SHARDRT_OK) {
+    self->base.count = self->footer.rows;
+    code = make_parquet_fields(self, nasked, asked, options);
+    if (code < 0) error_prefix(code, "%s", self->file.title);
+  }
+  if (code == SHARDRT_OK && options->headers_only == 0) code = read_units(self, &arena);
+  reader_clear(&arena);
+  return code;
+}
+
+static int open_parquet(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                        const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(&parquet_format, sizeof(struct parquet), open_parquet_file, npaths, paths, nasked, asked, options,
+                      out);
+}
+
+static void parquet_close(shardrt_source *source) {
+  struct parquet *self = (struct parquet *)source;
+  page_cache_forget(self->owner);
+  for (int32_t f = 0; self->fields != NULL && f < source->nfields; f++) parquet_units_clear(&self->fields[f].units);
+  for (int32_t f = 0; self->nulls != NULL && f < source->nfields; f++) alloc_free(self->nulls[f]);
+  alloc_free((void *)self->nulls);
+  alloc_free(self->fields);
+  alloc_free(source->fields); /* whose names are the footer's */
+  index_file_close(&self->index);
+  parquet_footer_clear(&self->footer);
+  stored_close(&self->file);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static int refuse_null(const struct parquet *self, int32_t field, int64_t row) {
+  return error_set(
+      SHARDRT_EFORMAT,
+      "%s: column \"%s\", row %lld: it is null, or has one; fields = {[\"%s\"] = {null = …}} gives nulls a "
+      "value, nulls = \"skip\" leaves such rows out",
+      self->file.title, self->base.fields[field].name, (long long)row, self->base.fields[field].name);
+}
+
+/* A row's bytes in a page of elements of a fixed size. */
+static const uint8_t *row_of(const struct parquet_page *page, int64_t at, size_t element) {
+  return page->data + (size_t)at * element;
+}
+
+/* How many of the samples from i on follow one another in the same page, and have no null. */
+static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct parquet_page *page,
+                          int64_t first) {
+  int64_t run = 0;
+  while (i + run < n && samples[i + run] == samples[i] + run) {
+    const int64_t at = samples[i] + run - first;
+    if (at >= page->rows || (page->valid != NULL && page->valid[at] == PAGE_NULL)) break;
+    run++;
+  }
+  return run;
+}
+
+static int parquet_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                          const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct parquet *self = (const struct parquet *)source;
+  const struct parquet_column *column = &self->fields[field].column;
+  const bool tells = column->nulls == COLUMN_NULL_TELL;
+  if (!tells && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0))
+    return source_gather_values(source, field, samples, n, inner, reader, dst);
+  const shardrt_field *f = &source->fields[field];
+  struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
+  const bool whole = runs.box_bytes == runs.sample_bytes;
+  if (runs.box_bytes == 0) return SHARDRT_OK;
+  int64_t run;
+  for (int64_t i = 0; i < n; i += run) {
+    const struct parquet_page *page;
+    int64_t first;
+    int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
+    if (code != SHARDRT_OK) return code;
+    run = run_length(samples, n, i, page, first);
+    if (run == 0) return refuse_null(self, field, samples[i]);
+    const uint8_t *from = row_of(page, samples[i] - first, column->element);
+    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
+    for (int64_t r = 0; !whole && r < run; r++) {
+      const int64_t zero = 0;
+      box_runs_copy(&runs, from + (size_t)r * column->element, &zero, 1, reader->past_caches,
+                    to + (size_t)r * runs.box_bytes);
+    }
+    if (whole) memcpy(to, from, (size_t)run * runs.box_bytes);
+  }
+  return SHARDRT_OK;
+}
+
+/* A copy in the arena, as the page may be gone before the value is. */
+static int copy_value(const uint8_t *from, size_t bytes, struct reader *reader, const uint8_t **out) {
+  uint8_t *room = reader_room(reader, bytes);
+  if (room == NULL) return ALLOC_FAILED;
+  if (bytes > 0) memcpy(room, from, bytes);
+  *out = room;
+  return SHARDRT_OK;
+}
+
+static int parquet_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                         struct value *out, bool *handled) {
+  const struct parquet *self = (const struct parquet *)source;
+  const struct parquet_column *column = &self->fields[field].column;
+  const shardrt_field *f = &source->fields[field];
+  const struct parquet_page *page;
+  const uint8_t *data;
+  int64_t first;
+  *handled = column->nulls != COLUMN_NULL_TELL && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0);
+  if (!*handled) return SHARDRT_OK;
+  int code = parquet_page_get(self, field, sample, reader, &page, &first);
+  if (code != SHARDRT_OK) return code;
+  const int64_t at = sample - first;
+  const uint8_t valid = page->valid != NULL ? page->valid[at] : PAGE_VALID;
+  if (valid == PAGE_NULL) return refuse_null(self, field, sample);
+  size_t bytes;
+  if (page->lists != NULL) {
+    bytes = (size_t)(page->lists[at + 1] - page->lists[at]) * column->element;
+    data = row_of(page, page->lists[at], column->element);
+  } else if (valid == PAGE_REPLACED) {
+    bytes = strlen(column->null_text);
+    data = (const uint8_t *)column->null_text;
+  } else {
+    bytes = page->spans[at].length;
+    data = page->data + page->spans[at].start;
+  }
+  code = copy_value(data, bytes, reader, &data);
+  if (code == SHARDRT_OK) code = records_elements(f, data, bytes, reader, out);
+  if (code == SHARDRT_EFORMAT) return error_prefix(code, "%s: row %lld", self->file.title, (long long)sample);
+  return code;
+}
+
+static int parquet_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct parquet *self = (const struct parquet *)source;
+  return error_prefix(code, "%s: column \"%s\", row %lld", self->file.title, source->fields[field].name,
+                      (long long)sample);
+}
+
+static int parquet_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                           const shardrt_box *inner, struct extents *out) {
+  const struct parquet *self = (const struct parquet *)source;
+  const struct parquet_field *f = &self->fields[field];
+  int64_t last = -1, group = -1;
+  int code = SHARDRT_OK;
+  (void)inner; /* of whatever part, the page */
+  for (int64_t i = 0; i < n && code == SHARDRT_OK && f->units.count > 0; i++) {
+    const int64_t unit = parquet_unit_of(f, samples[i]);
+    if (unit == last) continue;
+    last = unit;
+    const struct parquet_unit *found = &f->units.list[unit];
+    const struct parquet_unit *dictionary = &f->units.dictionaries[found->group];
+    if (found->group != group && dictionary->bytes > 0)
+      code = extents_add(out, &self->file.map, dictionary->offset, dictionary->bytes);
+    group = found->group;
+    if (code == SHARDRT_OK) code = extents_add(out, &self->file.map, found->offset, found->bytes);
+  }
+  return code;
+}
+
+/* Its share of its column. */
+static size_t parquet_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const struct parquet *self = (const struct parquet *)source;
+  const size_t bytes = field_bytes(self, field), rows = (size_t)source->count;
+  (void)inner;
+  return rows > 0 ? bytes / rows + (bytes % rows != 0) : 0;
+}
+
+const struct source_format parquet_format = {
+    .name = "parquet",
+    .open_files = open_parquet,
+    .gather = parquet_gather,
+    .value = parquet_value,
+    .error_context = parquet_error_context,
+    .extents = parquet_extents,
+    .bytes = parquet_bytes,
+    .close = parquet_close,
+};
