@@ -189,7 +189,7 @@ static int open_pages(const char *path, const shardrt_source_options *options, b
   if (code == SHARDRT_EINVAL) code = SHARDRT_OK; /* `fields` would tell which of its columns can be read */
   if (out->own != NULL) out->kind->drop(out->own);
   out->own = NULL;
-  if (code == SHARDRT_OK) code = open_indexed(path, options, &there, out);
+  if (code == SHARDRT_OK) code = open_indexed("parquet", path, options, &there, out);
   if (code < 0 || there) {
     if (!compares) out->parts = 0; /* which were all looked at as it was made */
     return code;

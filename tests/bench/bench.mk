@@ -7,7 +7,7 @@
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
-.PHONY: bench peers few-peers format-peers
+.PHONY: bench peers few-peers
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)

@@ -387,6 +387,7 @@ static int load_page(const void *source, int64_t number, struct reader *reader, 
     page_free(page);
     return raw_page_error(&place, code);
   }
+  if (l->field == l->file->widest) reader->blocks_decoded++;
   *out = page;
   return SHARDRT_OK;
 }

@@ -74,6 +74,23 @@ static int read_units(struct parquet *self, struct reader *arena) {
   return code;
 }
 
+static int set_blocks(struct parquet *self) {
+  for (int32_t f = 1; f < self->base.nfields; f++)
+    if (field_bytes(self, f) > field_bytes(self, self->widest)) self->widest = f;
+  const struct parquet_units *units = &self->fields[self->widest].units;
+  const int64_t most = units->list != NULL ? units->count : self->footer.ngroups;
+  self->block_firsts = alloc_array((size_t)most + 1, sizeof *self->block_firsts);
+  if (self->block_firsts == NULL) return ALLOC_FAILED;
+  for (int64_t b = 0; b < most && units->list != NULL; b++) self->block_firsts[self->nblocks++] = units->list[b].first;
+  int64_t row = 0;
+  for (int64_t g = 0; g < most && units->list == NULL; g++) {
+    if (self->footer.group_rows[g] > 0) self->block_firsts[self->nblocks++] = row;
+    row += self->footer.group_rows[g];
+  }
+  self->block_firsts[self->nblocks] = self->base.count;
+  return SHARDRT_OK;
+}
+
 /* The checksums that what is read is compared with: of pages, or of the file's blocks. */
 static int open_checksums(struct parquet *self, const shardrt_source_options *options, struct reader *arena) {
   if (!parquet_has_offsets(&self->footer))
@@ -98,6 +115,7 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
     if (code < 0) error_prefix(code, "%s", self->file.title);
   }
   if (code == SHARDRT_OK && options->headers_only == 0) code = read_units(self, &arena);
+  if (code == SHARDRT_OK) code = set_blocks(self);
   reader_clear(&arena);
   return code;
 }
@@ -114,6 +132,7 @@ static void parquet_close(shardrt_source *source) {
   for (int32_t f = 0; self->fields != NULL && f < source->nfields; f++) parquet_units_clear(&self->fields[f].units);
   for (int32_t f = 0; self->nulls != NULL && f < source->nfields; f++) alloc_free(self->nulls[f]);
   alloc_free((void *)self->nulls);
+  alloc_free(self->block_firsts);
   alloc_free(self->fields);
   alloc_free(source->fields); /* whose names are the footer's */
   index_file_close(&self->index);
@@ -255,6 +274,26 @@ static size_t parquet_bytes(const shardrt_source *source, int32_t field, const s
   return rows > 0 ? bytes / rows + (bytes % rows != 0) : 0;
 }
 
+static int64_t parquet_block_count(const shardrt_source *source) {
+  return ((const struct parquet *)source)->nblocks;
+}
+
+static struct sample_range parquet_block(const shardrt_source *source, int64_t block) {
+  const int64_t *firsts = ((const struct parquet *)source)->block_firsts;
+  return (struct sample_range){.first = firsts[block], .count = firsts[block + 1] - firsts[block]};
+}
+
+/* The cache has room for that many blocks of all fields, as long as they are without compression. */
+static int64_t parquet_blocks_kept(const shardrt_source *source) {
+  const struct parquet *self = (const struct parquet *)source;
+  const struct parquet_footer *footer = &self->footer;
+  size_t bytes = 1;
+  for (int32_t f = 0; f < source->nfields; f++)
+    for (int32_t g = 0; g < footer->ngroups; g++)
+      bytes += footer->chunks[(int64_t)g * footer->nleaves + self->fields[f].leaf].unpacked;
+  return (int64_t)(PAGE_CACHE_BYTES / (bytes / ((size_t)self->nblocks + 1) + 1));
+}
+
 const struct source_format parquet_format = {
     .name = "parquet",
     .open_files = open_parquet,
@@ -263,5 +302,8 @@ const struct source_format parquet_format = {
     .error_context = parquet_error_context,
     .extents = parquet_extents,
     .bytes = parquet_bytes,
+    .block_count = parquet_block_count,
+    .block = parquet_block,
+    .blocks_kept = parquet_blocks_kept,
     .close = parquet_close,
 };

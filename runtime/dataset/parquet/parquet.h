@@ -22,7 +22,10 @@ struct parquet {
   uint64_t owner; /* in the cache of pages */
   struct parquet_footer footer;
   struct parquet_field *fields;
-  char **nulls; /* of fields, in text; owned */
+  int32_t widest;        /* the field with most bytes, whose units are the source's blocks; */
+  int64_t nblocks;       /* planning: row groups are */
+  int64_t *block_firsts; /* the rows that they begin at */
+  char **nulls;          /* of fields, in text; owned */
 };
 
 /* The page that a row is in, decoded, and the row's place in it; it stays until this reader asks for another page of

@@ -49,6 +49,13 @@ static int32_t stage_turn(const struct mix_stage *stage, int64_t position, int64
   return p;
 }
 
+/* The first one in which it is the part's turn: as it is alike at all positions, blocks are laid out by it. */
+static const struct mix_stage *first_stage(const struct mix *self, int32_t part) {
+  int32_t s = 0;
+  while (s + 1 < self->nstages && self->stages[s].weights[part] == 0) s++;
+  return &self->stages[s];
+}
+
 static struct source_turn mix_turn(const shardrt_source *source, int64_t position) {
   const struct mix *self = (const struct mix *)source;
   assert(position >= 0);
@@ -62,8 +69,9 @@ static struct source_turn mix_turn(const shardrt_source *source, int64_t positio
     turn.weight = turn.weight > PERIOD_MOST ? turn.weight / PERIOD_MOST : 1;
     turn.period /= PERIOD_MOST;
   }
-  turn.weight *= self->weights[p];
-  turn.period *= self->period;
+  const struct mix_stage *stage = first_stage(self, p);
+  turn.weight *= stage->weights[p];
+  turn.period *= stage->period;
   turn.first += self->concat.firsts[p];
   return turn;
 }
