@@ -199,7 +199,7 @@ describe("a dataset of Megatron's", function()
         local code = C.shardrt_source_megatron(2, paths, weights, options, out)
         if code == 0 then C.shardrt_source_free(out[0]) end
         return code
-      end, { spares = true }) > 5)
+      end) > 5)
       assert.equal(2, #names)
     end
   end)

@@ -26,8 +26,8 @@ int jsonl_members(struct json_reader *line, jsonl_member *take, void *context);
  * alone. */
 int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out);
 
-/* What a field of uint8 and one dimension holds: its bytes may be a text's; numbers; or those of JSON as it stands in the
- * line, of an object, or of a list in which the first thing that is no list is an object or a text. */
+/* What a field of uint8 and one dimension holds: its bytes may be a text's; numbers; or those of JSON as it stands in
+ * the line, of an object, or of a list in which the first thing that is no list is an object or a text. */
 enum jsonl_bytes { JSONL_UNTOLD, JSONL_TEXT, JSONL_NUMBERS, JSONL_JSON };
 enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value);
 

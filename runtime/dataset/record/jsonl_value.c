@@ -271,8 +271,8 @@ int jsonl_value(const struct json_reader *line, struct jsonl_span value, const s
   enum jsonl_bytes here = jsonl_bytes_of(value);
   if (expected == JSONL_JSON && here == JSONL_NUMBERS && *value.at == '[') here = JSONL_JSON; /* an empty list, too */
   if (expected != JSONL_UNTOLD && here != expected)
-    return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r),
-                    bytes_words(here), bytes_words(expected));
+    return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r), bytes_words(here),
+                    bytes_words(expected));
   if (here == JSONL_JSON) return make_json(&r, field, reader, out);
   return here == JSONL_TEXT ? make_json_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
 }
