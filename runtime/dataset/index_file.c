@@ -219,6 +219,30 @@ static bool fits_any(const struct mapping *cached, const void *context) {
          footer.file_changed == file->changed;
 }
 
+/* By what it says of itself; that it is whole, opening it finds out. */
+static bool may_fit(const struct mapping *cached, const void *context) {
+  const struct stored *file = context;
+  struct index_footer footer;
+  if (cached->bytes < sizeof footer) return false;
+  memcpy(&footer, cached->data + cached->bytes - sizeof footer, sizeof footer);
+  return memcmp(footer.magic, magic, sizeof magic) == 0 && footer.file_bytes == (int64_t)file->bytes &&
+         footer.file_changed == file->changed;
+}
+
+int index_file_look(const struct stored *file, const char *folder, bool *there) {
+  const struct cache_request request = {.path = file->path,
+                                        .file = &file->map,
+                                        .folder = folder,
+                                        .suffix = ".shardrt-index",
+                                        .fits = may_fit,
+                                        .context = file};
+  struct mapping map = {0};
+  const int code = cache_find(&request, &map);
+  *there = map.data != NULL;
+  mapping_close(&map);
+  return code;
+}
+
 int index_file_find(const struct stored *file, const char *folder, struct index_file *out, bool *there) {
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,

@@ -60,6 +60,8 @@ struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t byt
  * some is of no use to those who do not ask for it, and is made anew. What the scan fails with; EIO. */
 int index_file_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
                     const void *context, struct index_file *out);
+/* Whether there is one, without a look at the file itself. ENOMEM. */
+int index_file_look(const struct stored *file, const char *folder, bool *there);
 /* Opens the index that there is of a file, of whatever kind; *there = false: there is none, or it is of an older file.
  * ENOMEM. */
 int index_file_find(const struct stored *file, const char *folder, struct index_file *out, bool *there);

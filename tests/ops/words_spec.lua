@@ -227,7 +227,7 @@ describe("a name that is not there", function()
     local x = shardrt.device_put(host(), s)
     for text, ask in pairs {
       ['shardrt has no word "deviceput" (did you mean "device_put"?)'] = function() return shardrt.deviceput end,
-      ['shardrt.source has no word "parquet"'] = function() return shardrt.source.parquet end,
+      ['shardrt.source has no word "orc"'] = function() return shardrt.source.orc end,
       ['shardrt.ndarray has no word "zeroes" (did you mean "zeros"?)'] = function() return ndarray.zeroes end,
       ['the mesh has no axis "dat" (did you mean "data"?)'] = function() return mesh.shape.dat end,
       ['an array has no "shards" (did you mean "addressable_shards"?)'] = function() return x.shards end,

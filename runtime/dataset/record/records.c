@@ -43,7 +43,9 @@ static int open_indexed_file(struct records *self, const char *path, const shard
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
-  code = magic_unpack(&file->stored, options);
+  bool is_indexed; /* as it lies there: so it is not compressed, and its head is left to whoever reads it for the job */
+  code = index_file_look(&file->stored, options->cache, &is_indexed);
+  if (code == SHARDRT_OK && !is_indexed) code = magic_unpack(&file->stored, options);
   if (code == SHARDRT_OK) code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
   if (code != SHARDRT_OK) return code;
   code = index_file_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
