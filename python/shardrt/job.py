@@ -76,9 +76,12 @@ class Job:
         it does nothing."""
         if self.is_elsewhere() or not _forget(self):
             return
-        why = self._tell(problem)
-        library.abandon(why.encode(errors="replace") or None)
-        self._end()
+        why = ""
+        try:
+            why = self._tell(problem)
+        finally:  # Ctrl-C while it tells
+            library.abandon(why.encode(errors="replace") or None)
+            self._end()
 
     def _tell(self, problem: BaseException | None) -> str:
         why = ""

@@ -49,7 +49,8 @@ void shardrt_job_abandon(shardrt_job *job);
  * it is empty), printed once where several processes fail alike. Never returns; the exit status is `status` (1…255).
  * For a program that is nothing but the job; others report an error and abandon it. This process alone ends where job
  * is NULL, and where the others are the program's own: on mpi_comm, in MPI that the program began, with callbacks.
- * These hear of it as after shardrt_job_abandon, with the message. */
+ * These hear of it as after shardrt_job_abandon, with the message; with callbacks, if allgather_start sends by itself.
+ */
 void shardrt_job_abort(shardrt_job *job, int status, const char *message);
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
  * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */

@@ -155,7 +155,7 @@ int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const ch
  * no samples, a weight below 0, a part that never has one, stages that do not ascend. */
 int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, int32_t nstages, const int64_t *froms,
                        const double *weights, int64_t samples, const char *label, shardrt_source **out);
-/* Of a mix, in its first stage, as a whole number; 0: there is none. */
+/* Of a mix, in the first stage where the part does not rest, as a whole number; 0: there is none. */
 int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part);
 /* The samples of `source` for which all fields of `verdict`, a source of as many samples and of bool fields without
  * dimensions, are true. Every process must call it: each works out its share, once, and all know the outcome.

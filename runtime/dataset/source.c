@@ -118,14 +118,26 @@ bool source_stands_alone(const shardrt_source *source) {
   return source_block_count(source) == source->count;
 }
 
-int64_t source_blocks_kept(const shardrt_source *source) {
-  if (source->format->blocks_kept != NULL) return source->format->blocks_kept(source);
+/* Without those of formats that keep them together: of these, *together is the most that one source could keep. */
+static int64_t blocks_kept_apart(const shardrt_source *source, int64_t *together) {
   int64_t kept = -1;
+  if (source->format->blocks_kept != NULL) {
+    kept = source->format->blocks_kept(source);
+    if (!source->format->keeps_together) return kept;
+    if (kept > *together) *together = kept;
+    return -1;
+  }
   for (int32_t b = 0; b < source->nbases; b++) {
-    const int64_t of_base = source_blocks_kept(source->bases[b]);
+    const int64_t of_base = blocks_kept_apart(source->bases[b], together);
     if (of_base >= 0) kept = (kept > 0 ? kept : 0) + of_base;
   }
   return kept;
+}
+
+int64_t source_blocks_kept(const shardrt_source *source) {
+  int64_t together = -1;
+  const int64_t apart = blocks_kept_apart(source, &together);
+  return apart < 0 ? together : together < 0 ? apart : apart + together;
 }
 
 bool source_is_remote(const shardrt_source *source) {

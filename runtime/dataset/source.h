@@ -78,6 +78,7 @@ struct source_format {
   /* How many blocks a process keeps decoded, about. NULL: blocks are not decoded. Who decodes one raises
    * reader.blocks_decoded. */
   int64_t (*blocks_kept)(const shardrt_source *source);
+  bool keeps_together; /* in one place for all sources of the format */
   /* Of a view (view/view.h). Maps the first samples, n at most, that lie in one base. Writes their numbers there and
    * the base; returns how many, at least 1. On entry *base is the previous samples' base, or 0. */
   int64_t (*translate)(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,

@@ -66,9 +66,10 @@ typedef struct shardrt_shift {
 /* The way of these elements; boxes are counted as in the new array. */
 int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                           int32_t process, int32_t devices_per_process, shardrt_route **out);
-/* The same where processes are on several hosts: hosts[p] is the first process of those on p's. What one process alone
- * holds, and several on another host need, or some on three other hosts, goes to each host once, and on from there,
- * where it is large. The fewest bytes are received as before, but who sends them may have received them. */
+/* The same where processes are on several hosts: hosts[p] is the first process of those on p's; NULL: all are on one.
+ * What one process alone holds, and several on another host need, or some on three other hosts, goes to each host once,
+ * and on from there, where it is large. The fewest bytes are received as before, but who sends them may have received
+ * them. */
 int shardrt_route_over_hosts(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                              int32_t process, int32_t devices_per_process, const int32_t *hosts, shardrt_route **out);
 void shardrt_route_free(shardrt_route *route); /* NULL is allowed */

@@ -87,14 +87,14 @@ static int count_touched(const struct plan *plan, const shardrt_loader_options *
     return SHARDRT_OK;
   }
   if (o->shuffle == SHARDRT_BY_BLOCKS) {
-    struct block_orders *orders;
+    struct block_orders *orders = NULL;
     int code = block_orders_new(source, o->seed, o->window, o->batch_size, &orders);
     for (int64_t r = 0; r < nruns && code == SHARDRT_OK; r++) {
       int64_t of_run = 0;
       code = block_orders_touched(orders, runs[r].from, runs[r].to, &of_run);
       *touched += of_run;
     }
-    if (code == SHARDRT_OK) block_orders_free(orders);
+    block_orders_free(orders);
     return code;
   }
   for (int64_t b = 0; b < blocks; b++) {

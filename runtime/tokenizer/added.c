@@ -100,10 +100,12 @@ static void take_space(const uint8_t *classes, const uint8_t *text, size_t bytes
     if ((class_of(classes, text + previous, &length) & UNICODE_SPACE) == 0) break;
     match->first = previous;
   }
+  if (match->token->takes_before && match->first < taken) match->first = taken;
   while (match->token->takes_behind && match->stop < bytes) {
     if ((class_of(classes, text + match->stop, &length) & UNICODE_SPACE) == 0) break;
     match->stop += length;
   }
+  if (match->stop < match->first) match->stop = match->first;
 }
 
 bool added_next(const struct added *self, const uint8_t *classes, const uint8_t *text, size_t bytes, size_t *at,

@@ -115,7 +115,7 @@ static int find_added(struct encoding *e, const struct added *added, const uint8
   int code = SHARDRT_OK;
   while (code == SHARDRT_OK && added_next(added, e->tokenizer->classes, text, bytes, &at, taken, &match)) {
     if (match.first > taken) code = rest(e, text + taken, match.first - taken);
-    e->out[e->made++] = match.token->id;
+    if (match.stop > match.first) e->out[e->made++] = match.token->id;
     taken = match.stop;
   }
   if (code == SHARDRT_OK && taken < bytes) code = rest(e, text + taken, bytes - taken);

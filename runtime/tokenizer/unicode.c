@@ -1,6 +1,7 @@
 /* unicode.c - classes of characters, and normalisation form C: https://www.unicode.org/reports/tr15/ */
 #include "tokenizer/unicode.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -63,7 +64,7 @@ static const struct unicode_parts *find_parts(uint32_t c) {
   return NULL;
 }
 
-/* Adds what a character is made of, to the last; marks stand in the order of their classes. */
+/* Adds what a character is made of. */
 static size_t add_parts(uint32_t c, uint32_t *room, size_t count) {
   if (c - SYLLABLES < SYLLABLE_COUNT) {
     const uint32_t number = c - SYLLABLES;
@@ -79,12 +80,28 @@ static size_t add_parts(uint32_t c, uint32_t *room, size_t count) {
     c = parts->first;
   }
   for (;;) {
-    const uint32_t rank = rank_of(c);
-    size_t at = count++;
-    for (; rank > 0 && at > 0 && room[at - 1] >> CODE > rank; at--) room[at] = room[at - 1];
-    room[at] = rank << CODE | c;
+    room[count++] = rank_of(c) << CODE | c;
     if (depth == 0) return count;
     c = seconds[--depth];
+  }
+}
+
+/* Marks that follow one another come in the order of their classes, those of one class as they stood. */
+static void sort_marks(uint32_t *marks, size_t count, uint32_t *other) {
+  size_t places[UINT8_MAX + 2] = {0};
+  for (size_t i = 0; i < count; i++) places[(marks[i] >> CODE) + 1]++;
+  for (int32_t rank = 0; rank < UINT8_MAX; rank++) places[rank + 1] += places[rank];
+  for (size_t i = 0; i < count; i++) other[places[marks[i] >> CODE]++] = marks[i];
+  memcpy(marks, other, count * sizeof *marks);
+}
+
+/* Behind the text, `room` has place for as much again: of a character of b bytes come b * 4 / 3 parts at most. */
+static void sort_all(uint32_t *room, size_t count) {
+  for (size_t at = 0, next; at < count; at = next) {
+    bool sorted = true;
+    for (next = at + 1; room[at] >> CODE > 0 && next < count && room[next] >> CODE > 0; next++)
+      sorted = sorted && room[next - 1] >> CODE <= room[next] >> CODE;
+    if (!sorted) sort_marks(room + at, next - at, room + count);
   }
 }
 
@@ -130,6 +147,7 @@ static size_t compose(uint32_t *room, size_t count) {
 size_t unicode_nfc(const uint8_t *text, size_t bytes, uint32_t *room, uint8_t *to) {
   size_t count = 0, written = 0, length;
   for (size_t at = 0; at < bytes; at += length) count = add_parts(unicode_get(text + at, &length), room, count);
+  sort_all(room, count);
   count = compose(room, count);
   for (size_t i = 0; i < count; i++) {
     char put[UTF8_AT_MOST];

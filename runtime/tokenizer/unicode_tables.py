@@ -1,7 +1,7 @@
 """Writes unicode_tables.c, what the tokenizer knows of Unicode's characters:  python3 unicode_tables.py > unicode_tables.c
 
 Letters, marks, numbers and space are those of Unicode 16.0, as Oniguruma (tokenizers 0.23) and Rust's regex (tiktoken
-0.14) have them: regex 2024.11.6, unicodedata2 16.0.0. Normalising to NFC knows the characters of Unicode 10.0 alone, as
+0.14) have them: regex 2024.11.6, unicodedata2 16.0.0. Normalising to NFC knows the characters of Unicode 9.0 alone, as
 tokenizers' does: perl says which they are.
 """
 import subprocess
@@ -19,7 +19,7 @@ def those(pattern):
 
 
 def known_to_nfc():
-    words = subprocess.run(["perl", "-e", r"for (0..0x10ffff) { print qq{$_ } if chr($_) =~ /\p{In=10.0}/ }"],
+    words = subprocess.run(["perl", "-e", r"for (0..0x10ffff) { print qq{$_ } if chr($_) =~ /\p{In=9.0}/ }"],
                            capture_output=True, check=True, text=True).stdout.split()
     return set(map(int, words))
 

@@ -159,6 +159,17 @@ describe("a dataset of Megatron's", function()
     refused("a prefix, or a list", { x = 1 }, { view = "documents" })
   end)
 
+  it("is another dataset where its last epoch is ordered for itself", function()
+    local function of(samples) return megatron(folder .. "/0", { view = "gpt", window = 9, samples = samples }) end
+    assert.equal(#of(69), #of(113))
+    local loader = shardrt.loader { source = of(69), batch_size = 8, epochs = 1 }
+    loader()
+    local other = shardrt.loader { source = of(113), batch_size = 8, epochs = 1 }
+    assert.is_false((pcall(other.restore, other, loader:state())))
+    local same = shardrt.loader { source = of(69), batch_size = 8, epochs = 1 }
+    same:restore(loader:state())
+  end)
+
   it("is refused where its index is cut, damaged, or of another file", function()
     local idx, bin = files.slurp "tests/files/megatron/0.idx", files.slurp "tests/files/megatron/0.bin"
     local folder_of = mpi.folder()

@@ -183,6 +183,9 @@ describe("Parquet files", function()
       end
     end
     local path = copy "delta"
+    assert.is_true(open(path, { bool = { "bool", null = false } }):read(0, 1).bool.data[0]) -- which is a value, too
+    assert.equal(ROWS, #open(path, { maybe_text = { null = "" }, bool = { null = false } }, { nulls = "skip" }))
+    refuses(function() open(path, { maybe = { null = false } }) end, '"maybe": null = false is no int32')
     refuses(function() open(path, { maybe = { "int32", null = 1.5 } }) end, '"maybe": null = 1.5 is no int32')
     refuses(function() open(path, { maybe = { "int32", null = {} } }) end, "fields.maybe: null is a number")
     refuses(function() open(path, { "maybe" }, { nulls = "skp" }) end, 'nulls = "skp"', '"skip"')

@@ -24,7 +24,9 @@ function nulls.skips(caller, value)
   fail("%s: nulls = %s%s; there are %s", caller, list.show(value), fail.suggestion(value, CHOICES), list.words(CHOICES))
 end
 
-local function given_null(given) return type(given) == "table" and not class.is(given) and given.null or nil end
+local function given_null(given)
+  if type(given) == "table" and not class.is(given) then return given.null end
+end
 
 --- Whether a field says nothing but what its nulls become.
 ---@param given any

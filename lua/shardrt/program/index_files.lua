@@ -51,6 +51,7 @@ local ENDINGS = {
   { "%.arrayrecords?$", "array_record" }, { "%.parquet$", "parquet" },
 }
 local PLAIN = { plain = true, npy = true, tokens = true, megatron = true, idx = true, hdf5 = true }
+local COMPRESSED = { tar = true, tfrecord = true, csv = true, jsonl = true } -- they may be
 local RECORDS = {
   tar = true, tfrecord = true, csv = true, jsonl = true, mds = true, npz = true, safetensors = true, cifar = true,
   array_record = true, parquet = true,
@@ -123,9 +124,8 @@ end
 local function kind_of(path)
   for _, ending in ipairs(ENDINGS) do
     local name = path:lower()
-    if name:find(ending[1]) or RECORDS[ending[2]] and name:gsub("%.zst$", ""):gsub("%.gz$", ""):find(ending[1]) then
-      return ending[2]
-    end
+    if COMPRESSED[ending[2]] then name = name:gsub("%.zst$", ""):gsub("%.gz$", "") end
+    if name:find(ending[1]) then return ending[2] end
   end
   local text = head(path, 262)
   if text:find "^\147NUMPY" or text:find "^\137HDF\r\n\26\n" then return "plain" end
@@ -330,10 +330,11 @@ end
 
 -- The shards of a folder of MDS, each of which has an index.
 local function shards_of(folder)
-  local paths = {}
+  local paths, named = {}, head(folder .. "/index.json", 2 ^ 30)
   for _, pattern in ipairs { "*", "*/*" } do -- a merged index names shards in folders there
     for _, path in ipairs(file_patterns.inside(folder, pattern)) do
-      if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
+      local is_named = pattern == "*" or named:find(('"%s"'):format(path:sub(#folder + 2)), 1, true)
+      if is_named and exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
     end
   end
   return paths

@@ -20,6 +20,7 @@ struct megatron_windows {
   struct megatron_range range; /* of sequences */
   uint32_t seed;
   int64_t epochs;
+  int64_t apart;     /* samples before a last epoch that is ordered for itself; 0: there is none */
   int64_t places;    /* sequences of all epochs; 0: they are in no order, as nothing is read (planning) */
   uint32_t *order;   /* which sequence stands at each place */
   int64_t *starts;   /* how many tokens stand before each place, and before the end */
@@ -105,7 +106,7 @@ static uint64_t windows_fingerprint(const shardrt_source *source) {
   const struct megatron_windows *self = (const struct megatron_windows *)source;
   uint64_t hash = hash_number(source_files_fingerprint(source), self->seed);
   hash = hash_number(hash_number(hash, self->range.first), self->range.stop);
-  return hash_number(hash, self->epochs);
+  return hash_number(hash_number(hash, self->epochs), self->apart);
 }
 
 static void windows_close(shardrt_source *source) {
@@ -163,9 +164,8 @@ static void shuffle_samples(struct megatron_windows *self, struct random_state *
     random_state_shuffle_64(random, self->shuffle_64 + first, stop - first);
 }
 
-/* `apart`: the samples before those of an epoch that is ordered for itself; 0: there is none. */
-static int make_order(struct megatron_windows *self, int64_t apart) {
-  const int64_t count = self->range.stop - self->range.first, samples = self->head.count;
+static int make_order(struct megatron_windows *self) {
+  const int64_t count = self->range.stop - self->range.first, samples = self->head.count, apart = self->apart;
   struct random_state random;
   self->places = self->epochs * count;
   self->order = alloc_array((size_t)self->places, sizeof *self->order);
@@ -243,8 +243,9 @@ static int open_windows(struct megatron_windows *self, const char *prefix, const
   self->head.nfields = 1;
   code = count_tokens(self, &tokens);
   if (code == SHARDRT_OK) code = count_epochs(self, options->samples, tokens);
-  if (code < 0 || options->files.headers_only != 0 || self->head.count == 0) return code;
-  return make_order(self, find_apart(self, options->samples, tokens));
+  if (code < 0) return code;
+  self->apart = find_apart(self, options->samples, tokens);
+  return options->files.headers_only != 0 || self->head.count == 0 ? SHARDRT_OK : make_order(self);
 }
 
 int megatron_windows_open(const char *prefix, const shardrt_megatron_options *options, shardrt_source **out) {

@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/search.h"
+#include "base/size.h"
 #include "dataset/parquet/page_cache.h"
 #include "dataset/parquet/parquet.h"
 #include "dataset/parquet/values.h"
@@ -188,7 +189,10 @@ static int place_values(const struct parquet_column *column, const uint8_t *leve
   page->data = values->data;
   page->spans = values->spans;
   if (levels == NULL) return SHARDRT_OK;
-  uint8_t *room = page_room(page, (size_t)n * each);
+  size_t bytes;
+  if (!size_multiply((size_t)n, each, &bytes) || bytes > VALUES_AT_MOST)
+    return error_set(SHARDRT_EFORMAT, "its values have more than %d bytes, which is what can be read", VALUES_AT_MOST);
+  uint8_t *room = page_room(page, bytes);
   if (room == NULL) return ALLOC_FAILED;
   spread(levels, most, n, spans ? (const uint8_t *)values->spans : values->data, column->null, each, room);
   if (spans) {

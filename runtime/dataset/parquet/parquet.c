@@ -114,7 +114,8 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
     code = make_parquet_fields(self, nasked, asked, options);
     if (code < 0) error_prefix(code, "%s", self->file.title);
   }
-  if (code == SHARDRT_OK && options->headers_only == 0) code = read_units(self, &arena);
+  if (code == SHARDRT_OK && (options->headers_only == 0 || parquet_has_offsets(&self->footer)))
+    code = read_units(self, &arena);
   if (code == SHARDRT_OK) code = set_blocks(self);
   reader_clear(&arena);
   return code;
@@ -305,5 +306,6 @@ const struct source_format parquet_format = {
     .block_count = parquet_block_count,
     .block = parquet_block,
     .blocks_kept = parquet_blocks_kept,
+    .keeps_together = true,
     .close = parquet_close,
 };

@@ -23,7 +23,7 @@ struct parquet {
   struct parquet_footer footer;
   struct parquet_field *fields;
   int32_t widest;        /* the field with most bytes, whose units are the source's blocks; */
-  int64_t nblocks;       /* planning: row groups are */
+  int64_t nblocks;       /* planning, without an offset index: row groups are */
   int64_t *block_firsts; /* the rows that they begin at */
   char **nulls;          /* of fields, in text; owned */
 };

@@ -158,8 +158,12 @@ int raw_page_levels(const struct raw_place *place, const struct raw_page *self, 
   int code = read_levels(self->definition, self->definition_bytes, leaf->definition, n, reader, definition);
   if (code == SHARDRT_OK)
     code = read_levels(self->repetition, self->repetition_bytes, leaf->repetition, n, reader, repetition);
-  if (code == SHARDRT_OK && leaf->repetition > 0 && *repetition == NULL && n > 0)
-    return error_set(SHARDRT_EFORMAT, "its levels begin no row");
+  if (code == SHARDRT_OK && leaf->repetition > 0 && *repetition == NULL && n > 0) { /* all go on with a row */
+    uint8_t *all = reader_room(reader, (size_t)n);
+    if (all == NULL) return ALLOC_FAILED;
+    memset(all, leaf->repetition, (size_t)n);
+    *repetition = all;
+  }
   return code;
 }
 

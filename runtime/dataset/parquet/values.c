@@ -10,7 +10,7 @@
 #include "dataset/parquet/delta.h"
 #include "dataset/parquet/hybrid.h"
 
-enum { VALUES_AT_MOST = 1 << 30, LENGTH = 4 };
+enum { LENGTH = 4 };
 
 /* What values are decoded for. */
 struct decoding {

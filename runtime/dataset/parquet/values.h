@@ -7,6 +7,8 @@
 #include "dataset/parquet/page.h"
 #include "dataset/parquet/raw_page.h"
 
+enum { VALUES_AT_MOST = 1 << 30 }; /* bytes of a page's */
+
 struct values {
   const uint8_t *data;           /* n elements, packed; or what the spans lie in */
   const struct page_span *spans; /* n, of values of bytes; else NULL */

@@ -118,7 +118,7 @@ struct wanted_chunk {
 
 static struct decoded_chunk *decoded_room(struct chunk *out, size_t bytes) {
   struct decoded_chunk *room = (struct decoded_chunk *)(void *)out->memory;
-  if (room != NULL && room->capacity >= bytes) return room;
+  if (room != NULL && room->capacity >= bytes && room->capacity / 2 <= bytes) return room;
   alloc_free(out->memory);
   out->memory = alloc_aligned(sizeof(uint64_t), sizeof *room + bytes);
   room = (struct decoded_chunk *)(void *)out->memory;

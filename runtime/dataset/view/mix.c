@@ -354,5 +354,5 @@ int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, int32_t nst
 int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part) {
   if (source->mix == NULL) return 0;
   const struct mix *self = (const struct mix *)source->mix;
-  return part >= 0 && part < self->nparts ? self->stages[0].weights[part] : 0;
+  return part >= 0 && part < self->nparts ? first_stage(self, part)->weights[part] : 0;
 }

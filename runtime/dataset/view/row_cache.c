@@ -92,8 +92,8 @@ static void wait_a_moment(struct row_cache *self) {
 
 /* Makes the row in a slot that is this thread's meanwhile, with the lock let go of. */
 static bool fill_slot(struct row_cache *self, struct cached_row *slot, struct reader *reader) {
-  pthread_mutex_unlock(&self->lock);
   if (slot->data == NULL) slot->data = alloc_aligned(64, self->bytes > 0 ? self->bytes : 1);
+  pthread_mutex_unlock(&self->lock);
   const bool past_caches = reader->past_caches;
   reader->past_caches = false;
   const bool made =
