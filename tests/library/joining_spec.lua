@@ -24,7 +24,7 @@ describe("joining over MPI", function()
       local program = library.build(folder, "tests/library/joining.c", ("$(%s)"):format(own.flags))
       local result = mpi.shell(("export %s; %s %s"):format(mpi.environment, own.launcher, program), 100)
       assert.equal(0, result.status, result.output)
-      assert.equal(("fine\n"):rep(3), result.stdout)
+      assert.equal(("fine"):rep(3), (result.stdout:gsub("\n", ""))) -- whose lines MPICH's launcher may mix
       assert.equal("", result.stderr)
     end)
   end
