@@ -29,7 +29,7 @@ NEEDS += slurm:slurm-client                 # srun, sbatch, scontrol
 NEEDS += slurm:munge                        # how its daemons trust each other
 NEEDS += slurm:libpmix2                     # srun --mpi=pmix
 NEEDS += report:chromium                    # shows pages of reports, for their spec: 0.4 GB
-NEEDS += test:python3-prometheus-client   # reads files of metrics, for their spec
+NEEDS += test:python3-prometheus-client     # reads files of metrics, for their spec
 # `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
 NEEDS += lint:clang-format                  # layout of C
 NEEDS += lint:clang-tidy                    # static analysis of C

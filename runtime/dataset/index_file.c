@@ -219,6 +219,17 @@ static bool fits_any(const struct mapping *cached, const void *context) {
          footer.file_changed == file->changed;
 }
 
+/* For an index that is there. */
+static struct cache_request index_request(const struct stored *file, const char *folder,
+                                          bool (*fits)(const struct mapping *cached, const void *context)) {
+  return (struct cache_request){.path = file->path,
+                                .file = &file->map,
+                                .folder = folder,
+                                .suffix = ".shardrt-index",
+                                .fits = fits,
+                                .context = file};
+}
+
 /* By what it says of itself; that it is whole, opening it finds out. */
 static bool may_fit(const struct mapping *cached, const void *context) {
   const struct stored *file = context;
@@ -230,12 +241,7 @@ static bool may_fit(const struct mapping *cached, const void *context) {
 }
 
 int index_file_look(const struct stored *file, const char *folder, bool *there) {
-  const struct cache_request request = {.path = file->path,
-                                        .file = &file->map,
-                                        .folder = folder,
-                                        .suffix = ".shardrt-index",
-                                        .fits = may_fit,
-                                        .context = file};
+  const struct cache_request request = index_request(file, folder, may_fit);
   struct mapping map = {0};
   const int code = cache_find(&request, &map);
   *there = map.data != NULL;
@@ -244,12 +250,7 @@ int index_file_look(const struct stored *file, const char *folder, bool *there) 
 }
 
 int index_file_find(const struct stored *file, const char *folder, struct index_file *out, bool *there) {
-  const struct cache_request request = {.path = file->path,
-                                        .file = &file->map,
-                                        .folder = folder,
-                                        .suffix = ".shardrt-index",
-                                        .fits = fits_any,
-                                        .context = file};
+  const struct cache_request request = index_request(file, folder, fits_any);
   *out = (struct index_file){0};
   int code = cache_find(&request, &out->map);
   *there = out->map.data != NULL;

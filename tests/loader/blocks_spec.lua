@@ -406,8 +406,8 @@ describe('shuffle = "blocks" of a file on a server', function()
     local once, blocks = downloaded { shuffle = "blocks", window = 2 }
     local often = downloaded { shuffle = true }
     assert.equal(12, blocks)
-    -- How often depends on how far the lookahead is ahead: what it dropped from the cache is downloaded again.
-    assert.is_true(once > 0.9 and once < often, once .. " times the file, and " .. often)
+    -- About once; how often again hangs on time, as the lookahead drops from the small cache what comes first.
+    assert.is_true(once > 0.9 and once < often / 4, once .. " times the file, and " .. often)
     assert.is_true(often > 3, often .. " times the file")
   end)
 end)

@@ -235,8 +235,7 @@ local Checkpoint = class.define("a checkpoint", "checkpoint", {
 -- Saves where it is due, or where the job ends; and ends it there, unless the recipe asks whether to end, or another
 -- checkpoint must save, too. Whether it saved.
 local function save_here(inside, is_due)
-  local hears = inside.watch ~= nil and inside.watch.handle ~= nil -- not after it was closed
-  local ends = hears and stop.is_here(inside.watch, "checkpoint " .. inside.dir, is_due)
+  local ends = inside.watch ~= nil and stop.is_here(inside.watch, "checkpoint " .. inside.dir, is_due)
   if is_due or ends then save(inside) end
   if not ends then return is_due end
   local is_last = stop.saved(inside.watch)

@@ -45,6 +45,7 @@ end
 ---@param is_due boolean # whether a checkpoint is saved here anyway
 ---@return boolean
 function stop.is_here(watch, caller, is_due)
+  if not watch.handle then return false end -- it was closed
   watch.takes_steps = true
   C.shardrt_stop_watch_step(watch.handle)
   if watch.has_saved or signal ~= 0 then return not watch.has_saved end
