@@ -276,6 +276,25 @@ describe("a bit that flips after the index was made", function()
   end
 end)
 
+describe("a footer of Parquet", function()
+  it("that a flipped bit makes one without an offset index is not taken for one", function()
+    local folder = files.folder()
+    copy(folder, "tests/files/parquet/delta.parquet")
+    local path = folder .. "/delta.parquet"
+    local function open() return source.parquet(path, { fields = { "class" } }) end
+    age(path)
+    local before = all_of(open()) -- notes blocks
+    collectgarbage()
+    flip(path, 14024, 6) -- of a chunk's offset_index_offset: the number of the field
+    local ok, message = pcall(open)
+    flip(path, 14024, 6)
+    assert.is_false(ok)
+    assert.truthy(message:find("bytes 12288 to 16133: damaged: its CRC-32C is", 1, true), message)
+    assert.equal(before, all_of(open()))
+    files.remove(folder)
+  end)
+end)
+
 -- ---- when blocks are looked at, and what is noted of them -----------------------------------------------------------
 
 local ROW = 1024 -- bytes; four rows are a block, but for the header

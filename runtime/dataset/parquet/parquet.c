@@ -91,11 +91,43 @@ static int set_blocks(struct parquet *self) {
   return SHARDRT_OK;
 }
 
-/* The checksums that what is read is compared with: of pages, or of the file's blocks. */
+/* A footer that does not tell where pages are, held against the checksums of blocks: they are there where the footer
+ * told it when it was read before, and so is another one now. */
+static int check_against_blocks(const struct parquet *self, const shardrt_source_options *options) {
+  struct guard *guard = NULL;
+  if (self->file.map.remote != NULL) return SHARDRT_OK;
+  int code = guard_open_blocks(self->file.path, &self->file.map, options->cache, SHARDRT_VERIFY_ALWAYS, &guard);
+  if (code != SHARDRT_OK) return code;
+  guard_note(guard, false);
+  code = guard_check(guard, self->file.title, self->footer.start, self->footer.bytes);
+  guard_close(guard);
+  return code;
+}
+
+/* One that does, held against an index of pages, likewise. */
+static int check_against_pages(const struct parquet *self, const shardrt_source_options *options,
+                               struct reader *arena) {
+  struct index_file index = {0};
+  const uint8_t *data;
+  size_t bytes;
+  bool there;
+  int code = index_file_find(&self->file, options->cache, &index, &there);
+  if (code == SHARDRT_OK && there && index.rows > 0)
+    code = index_file_get(&index, &self->file, 0, 0, true, arena, &data, &bytes);
+  index_file_close(&index);
+  return code;
+}
+
+/* The checksums that what is read is compared with: of pages, or of the file's blocks. The footer says which, so it is
+ * held against either first. */
 static int open_checksums(struct parquet *self, const shardrt_source_options *options, struct reader *arena) {
-  if (!parquet_has_offsets(&self->footer))
-    return parquet_open_index(&self->file, &self->footer, options, arena, &self->index);
-  int code = stored_guard(&self->file, options, GUARD_DEFAULT_PLAIN);
+  const bool has_offsets = parquet_has_offsets(&self->footer);
+  int code = !self->verify ? SHARDRT_OK
+             : has_offsets ? check_against_pages(self, options, arena)
+                           : check_against_blocks(self, options);
+  if (code != SHARDRT_OK) return code;
+  if (!has_offsets) return parquet_open_index(&self->file, &self->footer, options, arena, &self->index);
+  code = stored_guard(&self->file, options, GUARD_DEFAULT_PLAIN);
   return code == SHARDRT_OK ? stored_check(&self->file, self->footer.start, self->footer.bytes) : code;
 }
 
