@@ -1,4 +1,4 @@
-/* storage_api.h - checksums of files: a part of shardrt.h. */
+/* storage_api.h - checksums of files, and which objects a bucket has: a part of shardrt.h. */
 #ifndef SHARDRT_STORAGE_STORAGE_API_H
 #define SHARDRT_STORAGE_STORAGE_API_H
 
@@ -7,5 +7,18 @@
 /* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of
  * a job, when all sources are freed. */
 int shardrt_verify_finish(void);
+
+/* The objects of a bucket: what a server said of it once. */
+typedef struct shardrt_listing shardrt_listing;
+
+/* Those whose addresses begin with `prefix` ("s3://bucket/train-"), as the server orders them (by the bytes of their
+ * keys). Without `deep` only those with no "/" behind the prefix. EINVAL: no bucket; EIO: the server refuses, or cannot
+ * be reached. The caller owns what it gets, and frees it; NULL may be freed, too. */
+int shardrt_listing_new(const char *prefix, int32_t deep, shardrt_listing **out);
+void shardrt_listing_free(shardrt_listing *self);
+int64_t shardrt_listing_count(const shardrt_listing *self);
+/* Of object i; the listing owns it. */
+const char *shardrt_listing_address(const shardrt_listing *self, int64_t i);
+int64_t shardrt_listing_bytes(const shardrt_listing *self, int64_t i);
 
 #endif

@@ -355,7 +355,7 @@ end
 ---@param path string
 ---@return shardrt.ndarray
 function words.load(path)
-  path_of.check("ndarray.load", path, ".npy")
+  path = path_of.check("ndarray.load", path, ".npy")
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
   path_of.check_code("ndarray.load", path, C.shardrt_npy_load(path, code, ndim, sizes, out))
@@ -377,7 +377,7 @@ function ndarray.has_data(host) return class.inside(host).buffer ~= nil end
 ---@param path string
 ---@return shardrt.ndarray
 function methods:save(path)
-  path_of.check("save", path, ".npy")
+  path = path_of.check("save", path, ".npy")
   path_of.check_code("save", path, C.shardrt_npy_save(path, dtype.named("save", self.dtype).code, self.ndim,
     shape.to_c(self.shape), self.data))
   return self

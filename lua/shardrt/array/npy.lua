@@ -37,7 +37,7 @@ end
 ---@return integer # bytes that this process read
 function words.load_npy(path, sharding)
   local caller, job = "load_npy", current.info
-  path_of.check(caller, path, ".npy")
+  path = path_of.check(caller, path, ".npy")
   sharding_of.check(caller, sharding)
   local kind, sizes, fingerprint = header(caller, path)
   local x = array.new(caller, sharding, kind, sizes)

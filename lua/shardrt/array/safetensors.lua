@@ -33,7 +33,7 @@ local function check_path(caller, path)
   if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
     fail("%s: it takes the path of a .safetensors file, not %s", caller, list.show(path))
   end
-  path_of.refuse_scheme(caller, path)
+  return path_of.check(caller, path, ".safetensors")
 end
 
 -- Names that promise files of another format.
@@ -99,8 +99,9 @@ end
 ---@return integer # bytes that this process wrote
 function words.save(path, arrays)
   local caller = "save"
-  check_path(caller, path)
+  path = check_path(caller, path)
   caller = caller .. " " .. path
+  if path_of.is_url(path) then fail("%s: arrays are written to files of this machine, not to servers", caller) end
   refuse_other(caller, path)
   check_table(caller, arrays, "arrays")
   local names, values = {}, {}
@@ -253,7 +254,7 @@ end
 ---@return integer # bytes of data that this process read
 function words.load(path, shardings)
   local caller = "load"
-  check_path(caller, path)
+  path = check_path(caller, path)
   caller = caller .. " " .. path
   C.shardrt_job_at(current.job, fail.where())
   local entries = (weight_index.is(path) and open_indexed or open_file)(caller, path)

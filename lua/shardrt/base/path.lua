@@ -10,18 +10,30 @@ ffi.cdef "char *getcwd(char *path, size_t capacity);"
 
 local path = {}
 
+-- How addresses of files on servers begin: what runtime/storage/local/url.c knows.
+local SCHEMES = { "http", "https", "s3" }
+
 --- An error for addresses that nothing here reads.
 ---@param caller string # the call
 ---@param value string
 function path.refuse_scheme(caller, value)
   local scheme = value:match "^(%a[%w+-]*)://"
   if scheme and not path.is_url(value) then
-    fail("%s: %s begins with %s://; what can be read are paths of files, written without it, and http:// and https:// "
-      .. "addresses", caller, list.show(value), scheme)
+    fail("%s: %s begins with %s://; what can be read are paths of files, and addresses: "
+      .. "%s://", caller, list.show(value), scheme, table.concat(SCHEMES, "://, "))
   end
 end
 
---- A path that a recipe gave, checked.
+-- The path that an address of a file on this machine means (RFC 8089): "file:///a/b%20c" is "/a/b c".
+local function local_path(caller, value)
+  local rest = value:match "^[fF][iI][lL][eE]://(.*)$"
+  if not rest then return value end
+  local name = rest:match "^/.*" or rest:match "^localhost(/.*)"
+  if not name then fail("%s: %s: three slashes begin the path of a file on this machine", caller, list.show(value)) end
+  return (name:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+--- A path that a recipe gave, checked; of "file:///a" the path "/a".
 ---@param caller string # the call
 ---@param value any
 ---@param kind string # what file it is: ".npy"
@@ -30,6 +42,7 @@ function path.check(caller, value, kind)
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
     fail("%s: it takes the path of a %s file, not %s", caller, kind, list.show(value))
   end
+  value = local_path(caller, value)
   path.refuse_scheme(caller, value)
   return value
 end
@@ -37,7 +50,18 @@ end
 --- Whether a path is the address of a file on a server.
 ---@param value string
 ---@return boolean
-function path.is_url(value) return value:lower():find "^https?://" ~= nil end
+function path.is_url(value)
+  local scheme = value:match "^(%a%w*)://"
+  for _, known in ipairs(SCHEMES) do
+    if scheme and scheme:lower() == known then return true end
+  end
+  return false
+end
+
+--- Whether the server of an address can be asked which files it has.
+---@param value string
+---@return boolean
+function path.is_listed(value) return value:lower():find "^s3://" ~= nil end
 
 --- What there is to say of a path in an error about its file: where a relative one begins; else "".
 ---@param code integer

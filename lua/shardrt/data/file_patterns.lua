@@ -1,8 +1,10 @@
 -- Sets of files that a recipe names: one, a list, a pattern, or the first of "name-00000-of-00128".
 
 local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
 local path = require "shardrt.base.path"
 fail.own()
 
@@ -43,30 +45,82 @@ local function expand_shards(value)
   return paths
 end
 
--- What bash makes of "{0..9}" and "{a,b}", nothing makes of it here.
-local function refuse_braces(caller, value)
-  if not value:find "{[^{}]*%.%.[^{}]*}" and not value:find "{[^{}]*,[^{}]*}" then return end
-  local file = io.open(value, "rb")
-  if file then
-    file:close()
-    return
+-- What stands for what in a pattern of addresses.
+local MEANS = { ["*"] = "[^/]*", ["?"] = "[^/]" }
+
+-- The objects of a bucket that a pattern means, in the order of their addresses' bytes.
+local function list_objects(caller, pattern)
+  local out, paths = ffi.new "shardrt_listing *[1]", {}
+  local prefix, rest = pattern:match "^([^*?]*)(.*)$"
+  if not prefix:find "^[^/]*//[^/]+/" then
+    fail('%s: "%s": a pattern begins behind the bucket\'s name and a slash', caller, pattern)
   end
-  fail('%s: %s: braces are not understood here; a pattern ("shard-*.tar"), the first of name-00000-of-00128 or a list '
-    .. "of paths or addresses would do", caller, list.quote(value))
+  path.check_code(caller, pattern, C.shardrt_listing_new(prefix, rest:find("/", 1, true) and 1 or 0, out))
+  local listing = owned(out, C.shardrt_listing_free)
+  local fits = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("[*?]", MEANS) .. "$"
+  for i = 0, tonumber(C.shardrt_listing_count(listing)) - 1 do
+    local address = ffi.string(C.shardrt_listing_address(listing, i))
+    if address:find(fits) and address:sub(-#INDEX) ~= INDEX and address:sub(-1) ~= "/" then
+      paths[#paths + 1] = address
+    end
+  end
+  if #paths == 0 then fail('%s: no object fits the pattern "%s"', caller, pattern) end
+  table.sort(paths)
+  return paths
 end
 
-local function expand(caller, value)
-  path.check(caller, value, "data")
-  refuse_braces(caller, value)
+-- What bash makes of "{0..9}", "{00..12}" and "{a,b}": all texts that a pattern with braces means, in its order.
+local function braces(value)
+  local head, inner, tail = value:match "^(.-){([^{}]*)}(.*)$"
+  local first, last = (inner or ""):match "^(%d+)%.%.(%d+)$"
+  local words, out = {}, {}
+  if first then
+    local width = (first:find "^0%d" or last:find "^0%d") and math.max(#first, #last) or 1
+    local low, high = tonumber(first), tonumber(last)
+    for n = low, high, low <= high and 1 or -1 do words[#words + 1] = ("%0" .. width .. "d"):format(n) end
+  elseif inner and inner:find(",", 1, true) then
+    for word in (inner .. ","):gmatch "([^,]*)," do words[#words + 1] = word end
+  elseif inner then
+    words[1] = "{" .. inner .. "}" -- no list: it stands for itself
+  else
+    return { value }
+  end
+  for _, rest in ipairs(braces(tail)) do out[#out + 1] = rest end
+  local all = {}
+  for _, word in ipairs(words) do
+    for _, rest in ipairs(out) do all[#all + 1] = head .. word .. rest end
+  end
+  return all
+end
+
+local function exists(value)
+  local file = not path.is_url(value) and io.open(value, "rb")
+  if file then file:close() end
+  return file and true or false
+end
+
+local function expand_one(caller, value)
   if path.is_url(value) then
-    if value:find("*", 1, true) then
-      fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; a list of addresses would do, or '
-        .. "the first of name-00000-of-00128", caller, value)
+    local is_pattern = value:find("*", 1, true) or path.is_listed(value) and value:find("?", 1, true)
+    if is_pattern and path.is_listed(value) then return list_objects(caller, value) end
+    if is_pattern then
+      fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; braces as in '
+        .. '"shard-{000..127}.tar" would do, a list of addresses, or the first of name-00000-of-00128', caller, value)
     end
   elseif value:find "[%*%?%[]" then
     return expand_pattern(caller, value)
   end
   return expand_shards(value) or { value }
+end
+
+local function expand(caller, value)
+  value = path.check(caller, value, "data")
+  if value:find "[{%*%?%[]" and exists(value) then return { value } end -- it is called so
+  local paths = {}
+  for _, one in ipairs(braces(value)) do
+    for _, name in ipairs(expand_one(caller, one)) do paths[#paths + 1] = name end
+  end
+  return paths
 end
 
 --- Whether a path is a folder.
@@ -125,8 +179,8 @@ function file_patterns.zarr_note(names, given, message)
   return ""
 end
 
---- The paths that a recipe means: of a path, a pattern ("train-*.tar"), the first of "name-00000-of-00128", which means
---- all of them, or a list of these.
+--- The paths that a recipe means: of a path, a pattern ("train-*.tar"), braces ("train-{00..31}.tar"), the first of
+--- "name-00000-of-00128", which means all of them, or a list of these.
 ---@param caller string # the call
 ---@param given string|string[]
 ---@return string[]

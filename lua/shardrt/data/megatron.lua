@@ -40,7 +40,7 @@ local MOST_SEED = 2 ^ 32 - 1 -- that numpy's RandomState takes
 local handle_out = ffi.typeof "shardrt_source *[1]"
 
 local function check_prefix(value)
-  path_of.check(CALLER, value, "Megatron's")
+  value = path_of.check(CALLER, value, "Megatron's")
   local ending = value:match "%.bin$" or value:match "%.idx$"
   if ending then fail("%s: %s: it takes what stands before %s", CALLER, list.quote(value), ending) end
   return value

@@ -125,8 +125,8 @@ static int map_file(const char *path, int fd, struct mapping *out) {
 
 int mapping_open(const char *path, struct mapping *out) {
   if (url_is(path))
-    return error_set(SHARDRT_EIO, "%s: only sources read over HTTP; this takes a file, and downloading it would do",
-                     path);
+    return error_set(SHARDRT_EIO,
+                     "%s: only sources read files on servers; this takes a file, and downloading it would do", path);
   /* Not blocking: a pipe would wait for a writer. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));

@@ -11,8 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/remote/authorities.h"
 #include "storage/remote/reply.h"
+#include "storage/service/authorities.h"
+#include "storage/service/service.h"
 
 enum {
   IN_FLIGHT = 16,
@@ -27,10 +28,12 @@ static const double CONNECT_SECONDS = 10, FIRST_PAUSE = 0.25;
 /* One connection's worth of work. */
 struct transfer {
   CURL *easy;
-  struct curl_slist *headers;    /* of the attempt at hand */
+  struct service_request call;   /* the attempt at hand, */
+  struct curl_slist *headers;    /* and its headers */
   struct fetch_request *request; /* NULL: idle */
   struct reply reply;
   bool running; /* the library has it */
+  bool learned; /* what a server refused was asked for in another way */
   int32_t tries;
   double begun, next; /* when the first attempt was made; when the next one shall be */
   uint8_t *data;
@@ -125,6 +128,7 @@ static void stop_transfer(struct fetch *self, struct transfer *t) {
   t->running = false;
   curl_slist_free_all(t->headers);
   t->headers = NULL;
+  service_request_free(&t->call);
 }
 
 void fetch_free(struct fetch *self) {
@@ -153,6 +157,7 @@ static size_t on_data(char *data, size_t size, size_t n, void *context) {
   struct reply *reply = &t->reply;
   const size_t bytes = size * n;
   if (!reply->accepted) { /* the words of an error, which are not long */
+    reply_words(reply, data, bytes);
     reply->ignored += bytes;
     reply->stopped = reply->ignored >= (1 << 16);
     return reply->stopped ? 0 : bytes;
@@ -173,9 +178,7 @@ static size_t on_data(char *data, size_t size, size_t n, void *context) {
   return bytes;
 }
 
-static int add_header(struct transfer *t, const char *name, const char *value) {
-  char line[FETCH_TEXT + 32];
-  snprintf(line, sizeof line, "%s: %s", name, value);
+static int add_header(struct transfer *t, const char *line) {
   struct curl_slist *list = curl_slist_append(t->headers, line);
   if (list == NULL) return error_set(SHARDRT_ENOMEM, "libcurl is out of memory");
   t->headers = list;
@@ -184,12 +187,17 @@ static int add_header(struct transfer *t, const char *name, const char *value) {
 
 static int set_headers(struct transfer *t) {
   const struct fetch_request *r = t->request;
-  char range[64];
+  char range[64], condition[FETCH_TEXT + 32];
   snprintf(range, sizeof range, "%zu-%zu", r->offset, r->offset + r->bytes - 1);
   curl_easy_setopt(t->easy, CURLOPT_RANGE, r->take == NULL ? range : NULL);
   int code = SHARDRT_OK;
   /* Not If-Modified-Since: that is true also of another file with an older date, which is put in its place. */
-  if (r->known != NULL && r->known->etag[0] != '\0') code = add_header(t, "If-None-Match", r->known->etag);
+  if (r->known != NULL && r->known->etag[0] != '\0') {
+    snprintf(condition, sizeof condition, "If-None-Match: %s", r->known->etag);
+    code = add_header(t, condition);
+  }
+  for (int32_t i = 0; i < SERVICE_HEADERS && t->call.headers[i] != NULL && code == SHARDRT_OK; i++)
+    code = add_header(t, t->call.headers[i]);
   curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
   return code;
 }
@@ -200,16 +208,20 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   const double most = limit_of(self->seconds, bytes), limit = left < most ? left : most;
   CURL *easy = t->easy;
   curl_easy_reset(easy);
-  curl_easy_setopt(easy, CURLOPT_URL, r->url);
+  curl_easy_setopt(easy, CURLOPT_URL, t->call.url);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardrt");
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answers are none of the server's */
-  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->call.follows ? 1L : 0L);
   curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
+  if (t->call.signer != NULL) {
+    curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, t->call.signer);
+    curl_easy_setopt(easy, CURLOPT_USERPWD, t->call.user);
+  }
   const char *authorities = authorities_file();
   if (authorities != NULL) curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
@@ -237,6 +249,8 @@ static int start_transfer(struct fetch *self, struct transfer *t) {
   t->why[0] = '\0';
   t->reply = (struct reply){.request = r};
   t->tries++;
+  code = service_request_make(r->url, NULL, NULL, &t->call);
+  if (code != SHARDRT_OK) return code;
   set_options(self, t, t->begun + seconds_in_all(self, r) - shardrt_clock());
   code = set_headers(t);
   if (code != SHARDRT_OK) return code;
@@ -258,6 +272,7 @@ static int take_up(struct fetch *self, struct transfer *t, struct fetch_request 
   }
   t->request = request;
   t->tries = 0;
+  t->learned = false;
   t->begun = shardrt_clock();
   return start_transfer(self, t);
 }
@@ -301,6 +316,27 @@ static int try_again(struct fetch *self, struct transfer *t, int32_t tries, cons
   return SHARDRT_OK;
 }
 
+/* After a server refused. */
+static int settle_refusal(struct fetch *self, struct transfer *t, int32_t tries, bool *done) {
+  const struct reply *reply = &t->reply;
+  struct fetch_request *r = t->request;
+  struct refusal refusal;
+  char why[SERVICE_ADVICE + 384] = "the server answers ";
+  refusal_read(reply->status, reply->region, reply->words, reply->nwords, &refusal);
+  if (service_is_missing(r->url, &refusal)) {
+    r->kind = FETCH_MISSING;
+    *done = true;
+    return SHARDRT_OK;
+  }
+  if (!t->learned && service_learn(r->url, &refusal)) {
+    t->learned = true;
+    t->next = 0;
+    return SHARDRT_OK;
+  }
+  service_explain(r->url, &refusal, why + strlen(why));
+  return refusal_passes(&refusal) ? try_again(self, t, tries, why) : give_up(t, why, "");
+}
+
 /* After the library has ended an attempt. */
 static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode result, int32_t tries, bool *done) {
   char why[CURL_ERROR_SIZE + 64];
@@ -321,11 +357,8 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
     return try_again(self, t, tries, why);
   }
   if (reply->wrong[0] != '\0') return try_again(self, t, tries, reply->wrong);
-  if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted)) { /* by its status */
-    const bool is_passing = reply->status == 408 || reply->status == 429 || reply->status >= 500;
-    snprintf(why, sizeof why, "the server answers %ld%s", reply->status, reply_advice(reply->status));
-    return is_passing ? try_again(self, t, tries, why) : give_up(t, why, "");
-  }
+  if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted))
+    return settle_refusal(self, t, tries, done);
   snprintf(why, sizeof why, "%s", t->why[0] != '\0' ? t->why : curl_easy_strerror(result));
   const char *advice = result == CURLE_SSL_CACERT_BADFILE ? "; CURL_CA_BUNDLE names a file of certificates" : "";
   return is_final(result) ? give_up(t, why, advice) : try_again(self, t, tries, why);

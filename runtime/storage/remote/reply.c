@@ -8,27 +8,6 @@
 
 #include "base/error.h"
 
-const char *reply_advice(long status) {
-  switch (status) {
-  case 401:
-    return " (it wants a name and a password: name:password@ before the host)";
-  case 403:
-    return " (it does not allow this)";
-  case 408:
-  case 504:
-    return " (time was up on its side)";
-  case 429:
-    return " (too many requests)";
-  case 500:
-    return " (it failed)";
-  case 502:
-  case 503:
-    return " (it cannot serve at the moment)";
-  default:
-    return "";
-  }
-}
-
 void reply_fail(struct reply *self, int code) {
   self->code = code;
   snprintf(self->message, sizeof self->message, "%s", shardrt_error_message());
@@ -171,10 +150,8 @@ static bool judge_headers(struct reply *self) {
     if (r->version != NULL)
       return end_here(
           self, error_set(SHARDRT_EIO, "%s: the file is not on the server any more (%ld)", r->shown, self->status));
-    r->kind = FETCH_MISSING;
-    self->kind_known = true;
-    return true;
-  case 416: /* nothing is there: the file is empty, or shorter than it was */
+    return true; /* its words say what is missing */
+  case 416:      /* nothing is there: the file is empty, or shorter than it was */
     if (!check_version(self, self->total)) return false;
     if (self->total != 0) return note_mismatch(self, "that these bytes are not there");
     r->kind = FETCH_PART;
@@ -183,6 +160,12 @@ static bool judge_headers(struct reply *self) {
   default: /* 1xx and redirects go on; others are errors, told by their status */
     return true;
   }
+}
+
+void reply_words(struct reply *self, const char *data, size_t bytes) {
+  const size_t left = sizeof self->words - self->nwords, n = bytes < left ? bytes : left;
+  memcpy(self->words + self->nwords, data, n);
+  self->nwords += n;
 }
 
 bool reply_header(struct reply *self, const char *line, size_t bytes) {
@@ -194,6 +177,7 @@ bool reply_header(struct reply *self, const char *line, size_t bytes) {
   if (text[0] == '\r' || text[0] == '\n') return judge_headers(self);
   keep_value(self->etag, line, bytes, "ETag");
   keep_value(self->modified, line, bytes, "Last-Modified");
+  keep_value(self->region, line, bytes, "x-amz-bucket-region");
   const char *value = value_of(text, strlen(text), "Content-Length", &length);
   if (value != NULL) self->length = strtoll(value, NULL, 10);
   value = value_of(text, strlen(text), "Content-Range", &length);

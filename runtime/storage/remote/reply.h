@@ -4,6 +4,7 @@
 #define SHARDRT_STORAGE_REMOTE_REPLY_H
 
 #include "storage/remote/fetch_request.h"
+#include "storage/service/refusal.h"
 
 /* All zeros but for the request: nothing has come yet. */
 struct reply {
@@ -15,14 +16,16 @@ struct reply {
   int64_t total;       /* of the file; -1: it does not say */
   int64_t length;      /* Content-Length; -1 */
   bool encoded;        /* the body is compressed */
-  char etag[FETCH_TEXT], modified[FETCH_TEXT];
+  char etag[FETCH_TEXT], modified[FETCH_TEXT], region[FETCH_TEXT];
 
-  bool kind_known;    /* the request's `kind` and `found` are set */
-  bool accepted;      /* the body is data, */
-  size_t promised;    /* so many bytes of it, SIZE_MAX: it does not say, */
-  size_t got;         /* of which these have come */
-  bool stopped;       /* enough is known: the transfer was ended from here */
-  size_t ignored;     /* bytes of a body that is no data */
+  bool kind_known; /* the request's `kind` and `found` are set */
+  bool accepted;   /* the body is data, */
+  size_t promised; /* so many bytes of it, SIZE_MAX: it does not say, */
+  size_t got;      /* of which these have come */
+  bool stopped;    /* enough is known: the transfer was ended from here */
+  size_t ignored;  /* bytes of a body that is no data, */
+  char words[REFUSAL_WORDS];
+  size_t nwords;      /* of which these are the first */
   char wrong[128];    /* not empty: the answer does not fit the request, and another may */
   int code;           /* a failure of ours that no other attempt would mend, */
   char message[1024]; /* and what it said */
@@ -34,7 +37,7 @@ bool reply_header(struct reply *self, const char *line, size_t bytes);
 /* Notes a failure of ours, whose message is this thread's. */
 void reply_fail(struct reply *self, int code);
 
-/* What there is to say of a status; begins with a space. */
-const char *reply_advice(long status);
+/* Keeps what a refusal says. */
+void reply_words(struct reply *self, const char *data, size_t bytes);
 
 #endif

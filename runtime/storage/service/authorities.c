@@ -1,4 +1,4 @@
-#include "storage/remote/authorities.h"
+#include "storage/service/authorities.h"
 
 #ifndef SHARDRT_WITHOUT_CURL
 

@@ -1,0 +1,80 @@
+#include "storage/service/ask.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "storage/local/url.h"
+#include "storage/service/service.h"
+
+static const double USUAL_SECONDS = 30, FIRST_PAUSE = 0.25;
+
+static double attempt_seconds(void) {
+  const char *text = getenv("SHARDRT_HTTP_TIMEOUT"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  const double asked = text != NULL ? strtod(text, NULL) : 0;
+  return asked > 0 ? asked : USUAL_SECONDS;
+}
+
+static int attempt(const struct ask *self, const char *shown, struct exchange_answer *out) {
+  struct service_request call;
+  int code = service_request_make(self->address, self->query, self->payload, &call);
+  if (code != SHARDRT_OK) return code;
+  struct exchange_request request = {.method = self->method,
+                                     .url = call.url,
+                                     .shown = shown,
+                                     .signer = call.signer,
+                                     .user = call.user,
+                                     .body = self->body,
+                                     .bytes = self->bytes,
+                                     .seconds = attempt_seconds()};
+  for (int32_t i = 0; i < SERVICE_HEADERS; i++) request.headers[i] = call.headers[i];
+  code = exchange(&request, out);
+  service_request_free(&call);
+  return code;
+}
+
+static void pause_before(int32_t tries) {
+  double seconds = FIRST_PAUSE;
+  for (int32_t i = 1; i < tries; i++) seconds *= 2;
+  nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))},
+            NULL);
+}
+
+static int refuse(const struct ask *self, const char *shown, const struct refusal *refusal, int32_t tries) {
+  char why[SERVICE_ADVICE + 320];
+  service_explain(self->address, refusal, why);
+  return error_set(SHARDRT_EIO, "%s: the server answers %s (%d %s)", shown, why, (int)tries,
+                   tries == 1 ? "try" : "tries");
+}
+
+static int ask_shown(const struct ask *self, const char *shown, struct exchange_answer *out) {
+  bool learned = false;
+  for (int32_t tries = 1;; tries++) {
+    struct refusal refusal;
+    int code = attempt(self, shown, out);
+    const bool answered = code == SHARDRT_OK;
+    if (answered && out->status >= 200 && out->status < 300) return SHARDRT_OK;
+    if (!answered && (code != SHARDRT_EIO || tries == ASK_TRIES)) return code;
+    if (answered) {
+      refusal_read(out->status, out->region, out->body, out->bytes, &refusal);
+      exchange_free(out);
+      const bool learns = !learned && service_learn(self->address, &refusal);
+      learned = learned || learns;
+      if (!learns && (!refusal_passes(&refusal) || tries == ASK_TRIES)) return refuse(self, shown, &refusal, tries);
+      if (learns) continue;
+    }
+    pause_before(tries);
+  }
+}
+
+int ask_server(const struct ask *self, struct exchange_answer *out) {
+  char *shown = url_shown(self->address);
+  *out = (struct exchange_answer){0};
+  int code = shown != NULL ? ask_shown(self, shown, out) : ALLOC_FAILED;
+  alloc_free(shown);
+  return code;
+}

@@ -1,0 +1,24 @@
+/* ask.h - a small request to the server of an address, made again where it fails in a way that may pass, and otherwise
+ * refused with the server's own words. */
+#ifndef SHARDRT_STORAGE_SERVICE_ASK_H
+#define SHARDRT_STORAGE_SERVICE_ASK_H
+
+#include "storage/service/exchange.h"
+#include "storage/service/refusal.h"
+
+enum { ASK_TRIES = 6 };
+
+struct ask {
+  const char *method;  /* "GET" */
+  const char *address; /* as service.h has them */
+  const char *query;   /* as service_request_make has it */
+  const char *payload; /* as there */
+  const void *body;    /* NULL: none */
+  size_t bytes;
+};
+
+/* EIO where it is refused, or no answer came in ASK_TRIES attempts of at most $SHARDRT_HTTP_TIMEOUT seconds each (30);
+ * what service_request_make fails with. The answer's status is below 300 otherwise. */
+int ask_server(const struct ask *self, struct exchange_answer *out);
+
+#endif

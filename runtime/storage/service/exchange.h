@@ -1,0 +1,37 @@
+/* exchange.h - one small request to a server and its whole answer, both in memory: for listings, credentials and the
+ * parts of an upload. (Parts of large files: storage/remote/fetch.h.) */
+#ifndef SHARDRT_STORAGE_SERVICE_EXCHANGE_H
+#define SHARDRT_STORAGE_SERVICE_EXCHANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EXCHANGE_HEADERS = 8, EXCHANGE_ETAG = 256, EXCHANGE_ANSWER = 64 << 20 /* bytes, at most */ };
+
+/* The caller's, during the call. */
+struct exchange_request {
+  const char *method;                    /* "GET" */
+  const char *url;                       /* http:// or https:// */
+  const char *shown;                     /* for messages */
+  const char *headers[EXCHANGE_HEADERS]; /* "Name: value"; NULL: no more */
+  const char *signer;                    /* of CURLOPT_AWS_SIGV4; NULL: it is not signed */
+  const char *user;                      /* "key:secret" for it */
+  const void *body;                      /* NULL: none */
+  size_t bytes;
+  double seconds; /* for all of it; also the most for the connection */
+};
+
+struct exchange_answer {
+  long status;
+  char *body; /* ends in a NUL, which `bytes` does not count; owned */
+  size_t bytes;
+  char etag[EXCHANGE_ETAG];
+  char region[32]; /* x-amz-bucket-region */
+  char next[1024]; /* Link: <…>; rel="next" */
+};
+
+/* EIO: no answer came, and why. Any status is an answer. ENOMEM. */
+int exchange(const struct exchange_request *request, struct exchange_answer *out);
+void exchange_free(struct exchange_answer *self); /* any that is zeroed or was answered */
+
+#endif

@@ -1,0 +1,189 @@
+#include "storage/service/s3.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "storage/service/aws_credentials.h"
+#include "storage/service/percent.h"
+
+#define NO_PAYLOAD "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* the SHA-256 of nothing */
+
+enum { BUCKET = 64 /* names have 3 to 63 characters */, KNOWN = 64 };
+
+/* "s3://bucket/key" */
+struct s3_address {
+  char bucket[BUCKET];
+  const char *key; /* in the address */
+};
+
+static int parse_address(const char *address, struct s3_address *out) {
+  const char *bucket = strstr(address, "://") + 3;
+  const size_t length = strcspn(bucket, "/");
+  *out = (struct s3_address){.key = ""};
+  if (length == 0 || length >= BUCKET)
+    return error_set(SHARDRT_EINVAL, "%s: the name of a bucket, of up to %d characters, stands behind ://", address,
+                     BUCKET - 1);
+  snprintf(out->bucket, sizeof out->bucket, "%.*s", (int)length, bucket);
+  out->key = bucket[length] == '/' ? bucket + length + 1 : "";
+  return SHARDRT_OK;
+}
+
+static const char *variable(const char *name) {
+  const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* ---- regions ---------------------------------------------------------------------------------------------------- */
+
+/* Of buckets that turned out to lie elsewhere than the region that is set. */
+static struct {
+  pthread_mutex_t lock;
+  int32_t count;
+  struct {
+    char bucket[BUCKET], region[32];
+  } list[KNOWN];
+} moved = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static char *moved_region(const char *bucket) {
+  char *region = NULL;
+  pthread_mutex_lock(&moved.lock);
+  for (int32_t i = 0; i < moved.count && region == NULL; i++)
+    if (strcmp(moved.list[i].bucket, bucket) == 0) region = alloc_text("%s", moved.list[i].region);
+  pthread_mutex_unlock(&moved.lock);
+  return region;
+}
+
+/* Owned; NULL when out of memory. */
+static char *region_of(const char *bucket) {
+  const char *named = variable("AWS_REGION");
+  char *region = moved_region(bucket);
+  if (named == NULL) named = variable("AWS_DEFAULT_REGION");
+  if (region == NULL && named != NULL) return alloc_text("%s", named);
+  if (region == NULL) region = aws_setting("region");
+  return region != NULL ? region : alloc_text("us-east-1");
+}
+
+static bool note_region(const char *bucket, const char *region) {
+  bool is_new = true;
+  pthread_mutex_lock(&moved.lock);
+  int32_t i = 0;
+  while (i < moved.count && strcmp(moved.list[i].bucket, bucket) != 0) i++;
+  if (i < moved.count) is_new = strcmp(moved.list[i].region, region) != 0;
+  if (i == KNOWN) i = 0;
+  if (is_new) {
+    snprintf(moved.list[i].bucket, BUCKET, "%s", bucket);
+    snprintf(moved.list[i].region, sizeof moved.list[i].region, "%s", region);
+    if (i >= moved.count) moved.count = i + 1;
+  }
+  pthread_mutex_unlock(&moved.lock);
+  return is_new;
+}
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+/* Owned; NULL: Amazon's own. */
+static char *endpoint_setting(void) {
+  const char *named = variable("AWS_ENDPOINT_URL_S3");
+  if (named == NULL) named = variable("AWS_ENDPOINT_URL");
+  char *endpoint = named != NULL ? alloc_text("%s", named) : aws_setting("endpoint_url");
+  for (size_t n = endpoint != NULL ? strlen(endpoint) : 0; n > 0 && endpoint[n - 1] == '/'; n--) endpoint[n - 1] = '\0';
+  return endpoint;
+}
+
+static char *url_of(const struct s3_address *address, const char *region, const char *query) {
+  char *endpoint = endpoint_setting(), *key = percent_encoded(address->key, "/"), *url = NULL;
+  const char *mark = query != NULL ? "?" : "", *rest = query != NULL ? query : "";
+  if (key == NULL)
+    url = NULL;
+  else if (endpoint != NULL)
+    url = alloc_text("%s/%s/%s%s%s", endpoint, address->bucket, key, mark, rest);
+  else if (strchr(address->bucket, '.') != NULL)
+    url = alloc_text("https://s3.%s.amazonaws.com/%s/%s%s%s", region, address->bucket, key, mark, rest);
+  else
+    url = alloc_text("https://%s.s3.%s.amazonaws.com/%s%s%s", address->bucket, region, key, mark, rest);
+  alloc_free(endpoint);
+  alloc_free(key);
+  return url;
+}
+
+static int sign(const struct aws_credentials *who, const char *region, const char *payload,
+                struct service_request *out) {
+  out->signer = alloc_text("aws:amz:%s:s3", region);
+  out->user = alloc_text("%s:%s", who->key, who->secret);
+  out->headers[0] = alloc_text("x-amz-content-sha256: %s", payload != NULL ? payload : NO_PAYLOAD);
+  if (who->token != NULL) out->headers[1] = alloc_text("x-amz-security-token: %s", who->token);
+  const bool whole = out->signer != NULL && out->user != NULL && out->headers[0] != NULL &&
+                     (who->token == NULL || out->headers[1] != NULL);
+  return whole ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+int s3_request_make(const char *address, const char *query, const char *payload, struct service_request *out) {
+  struct s3_address parsed;
+  struct aws_credentials who = {0};
+  char *region = NULL;
+  int code = parse_address(address, &parsed);
+  if (code == SHARDRT_OK) code = aws_credentials_get(&who);
+  if (code == SHARDRT_OK) {
+    region = region_of(parsed.bucket);
+    out->url = region != NULL ? url_of(&parsed, region, query) : NULL;
+    code = out->url != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK && who.key != NULL) code = sign(&who, region, payload, out);
+  alloc_free(region);
+  aws_credentials_free(&who);
+  return code;
+}
+
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
+
+static bool has_expired(const struct refusal *refusal) {
+  return strcmp(refusal->code, "ExpiredToken") == 0 || strcmp(refusal->code, "ExpiredTokenException") == 0 ||
+         strcmp(refusal->code, "RequestExpired") == 0;
+}
+
+bool s3_learn(const char *address, const struct refusal *refusal) {
+  struct s3_address parsed;
+  if (parse_address(address, &parsed) != SHARDRT_OK) return false;
+  if (has_expired(refusal)) {
+    aws_credentials_forget();
+    return true;
+  }
+  const bool elsewhere = refusal->status == 301 || refusal->status == 307 || refusal->status == 400;
+  if (!elsewhere || refusal->region[0] == '\0') return false;
+  char *now = region_of(parsed.bucket);
+  const bool differs = now != NULL && strcmp(now, refusal->region) != 0;
+  alloc_free(now);
+  return differs && note_region(parsed.bucket, refusal->region);
+}
+
+static bool is_anonymous(void) {
+  struct aws_credentials who;
+  const bool none = aws_credentials_get(&who) == SHARDRT_OK && who.key == NULL;
+  aws_credentials_free(&who);
+  return none;
+}
+
+const char *s3_advice(const struct refusal *refusal, char *room, size_t bytes) {
+  const char *code = refusal->code;
+  if (refusal->status == 403 && is_anonymous())
+    return "; no credentials were found: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY would do, or a profile in "
+           "~/.aws/credentials";
+  if (strcmp(code, "InvalidAccessKeyId") == 0)
+    return "; the server does not know this access key: AWS_ACCESS_KEY_ID or the profile names another one";
+  if (strcmp(code, "SignatureDoesNotMatch") == 0)
+    return "; the secret key is not this access key's: AWS_SECRET_ACCESS_KEY or the profile has another one";
+  if (has_expired(refusal)) return "; the credentials have expired, and no newer ones were found: get new ones";
+  if (strcmp(code, "RequestTimeTooSkewed") == 0)
+    return "; this machine's clock and the server's differ too much for signatures: set it right (chrony, ntp)";
+  if (strcmp(code, "NoSuchBucket") == 0) return "; the bucket's name, or AWS_ENDPOINT_URL, is another one";
+  if (refusal->region[0] != '\0' && (refusal->status == 301 || refusal->status == 307 || refusal->status == 400)) {
+    snprintf(room, bytes, "; the bucket lies in the region %s: AWS_REGION says so", refusal->region);
+    return room;
+  }
+  return "";
+}

@@ -1,0 +1,42 @@
+/* service.h - which kind of server an address is of, and how that one wants to be asked.
+ *
+ *   http://host/x, https://host/x   as it stands
+ *   s3://bucket/key                 Amazon S3, or what speaks like it at AWS_ENDPOINT_URL (see s3.h)
+ *
+ * The addresses of objects are written as they are called: a key's spaces, "+", "%" and "?" stand for themselves. */
+#ifndef SHARDRT_STORAGE_SERVICE_SERVICE_H
+#define SHARDRT_STORAGE_SERVICE_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "storage/service/refusal.h"
+
+enum { SERVICE_HEADERS = 4, SERVICE_ADVICE = 320 };
+
+/* How a server is asked once: texts are owned. */
+struct service_request {
+  char *url;
+  char *headers[SERVICE_HEADERS]; /* "Name: value"; NULL: no more */
+  char *signer;                   /* of CURLOPT_AWS_SIGV4: "aws:amz:eu-west-1:s3"; NULL: it is not signed */
+  char *user;                     /* "key:secret", for it */
+  bool follows;                   /* redirects lead to the same file */
+};
+
+/* `query`: what follows "?", encoded, its names sorted; NULL: nothing. `payload`: the SHA-256 of the body in
+ * hexadecimal digits; NULL: there is none. EINVAL: no bucket, or credentials that cannot be; EIO: credentials that
+ * cannot be had; ENOMEM. */
+int service_request_make(const char *address, const char *query, const char *payload, struct service_request *out);
+void service_request_free(struct service_request *self); /* any that is zeroed or was made */
+
+/* Takes in what a refusal tells: another region, credentials that have expired. True: the next request is another one,
+ * which may go well. */
+bool service_learn(const char *address, const struct refusal *refusal);
+
+/* What there is to say of a refusal, with its code and words: "403 AccessDenied: Access Denied; …". */
+void service_explain(const char *address, const struct refusal *refusal, char out[SERVICE_ADVICE + 320]);
+
+/* Whether a refusal means that there is no such file, rather than that it cannot be had. */
+bool service_is_missing(const char *address, const struct refusal *refusal);
+
+#endif

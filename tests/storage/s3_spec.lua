@@ -1,0 +1,217 @@
+-- long: 15 s
+-- Objects in buckets: read as files are, with signatures that a server of our own computes again; who one is, from all
+-- places where that may stand; patterns and listings; what a refusal says.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local s3 = require "tests.support.storage.s3"
+local shardrt = require "shardrt"
+
+local KEYS = { "plain.npy", "with space+plus=100%.npy", "Ωμέγα/ü?#[1].npy", "deep/er/x.npy" }
+local ROWS = 30000 -- of three numbers: 360 KB, two blocks
+local folder, server
+
+setup(function()
+  folder = files.folder()
+  os.execute(("cd '%s' && mkdir -p data/Ωμέγα data/deep/er data/tars public slow elsewhere malformed late denied "
+    .. "cut/x endless/x"):format(folder))
+  for i, key in ipairs(KEYS) do
+    local x = shardrt.ndarray.arange(ROWS * 3, "int32")
+    x.data[0] = i
+    x:reshape({ ROWS, 3 }):save(("%s/data/%s"):format(folder, key))
+  end
+  for _, bucket in ipairs { "public", "slow", "elsewhere", "malformed", "late", "denied" } do
+    os.execute(("cp '%s/data/plain.npy' '%s/%s/'"):format(folder, folder, bucket))
+  end
+  for i = 0, 10 do -- four pages of a listing
+    local copy = "cp recipes/data/shard-00000%d.tar '%s/data/tars/part-%02d.tar'"
+    os.execute(copy:format(i % 2, folder, i))
+  end
+  for _, bucket in ipairs { "cut", "endless" } do
+    for i = 1, 5 do files.write(folder, ("%s/x/%d.csv"):format(bucket, i), "a\n1\n") end
+  end
+  local command = "cp -r tests/files/mds '%s/data/'; touch '%s/data/tars/part-03.tar.shardrt-index'"
+  os.execute(command:format(folder, folder))
+  server = s3.start(folder)
+end)
+teardown(function()
+  server:stop()
+  files.remove(folder)
+end)
+
+-- Runs a recipe with an own cache; `env` is added to the server's, where false takes a variable away.
+local function run(source, env, o)
+  local cache, all = files.folder(), { SHARDRT_CACHE = "" }
+  for name, value in pairs(server.env) do all[name] = value end
+  for name, value in pairs(env or {}) do all[name] = value or "" end
+  all.SHARDRT_CACHE = cache
+  local result = mpi.run { source = [[
+    local shardrt = require "shardrt"
+    local source = shardrt.source
+    ]] .. source, env = all, processes = o and o.processes, devices = 1 }
+  files.remove(cache)
+  return result
+end
+
+local function gives(expected, source, env, o)
+  local result = run(source, env, o)
+  assert.equal(0, result.status, result.output)
+  assert.equal(expected, result.stdout)
+end
+
+local function fails(expected, source, env, o)
+  local result = run(source, env, o)
+  assert.equal(1, result.status, result.output)
+  for _, text in ipairs(type(expected) == "table" and expected or { expected }) do
+    assert.truthy(result.stderr:find(text, 1, true), result.stderr)
+  end
+  local _, lines = result.stderr:gsub("\n", "")
+  assert.equal(1, lines, result.stderr)
+  for _, secret in ipairs { "wJalr", "not the secret", "Signature=", "old token" } do
+    assert.falsy(result.stderr:find(secret, 1, true), result.stderr)
+  end
+end
+
+local READ = [[
+  local s = source.npy { x = %q }
+  local x, sum = s:read(0, #s).x, 0
+  for i = 0, x.size - 1 do sum = sum + x.data[i] end
+  io.write(#s, " ", x.data[0], " ", sum, "\n")
+]]
+local function reads(i) return ("%d %d %d\n"):format(ROWS, i, ROWS * 3 * (ROWS * 3 - 1) / 2 + i) end
+
+describe("an object in a bucket", function()
+  it("is read in parts, whatever its key is made of", function()
+    server:log()
+    for i, key in ipairs(KEYS) do gives(reads(i), READ:format("s3://data/" .. key)) end
+    for _, line in ipairs(server:log()) do
+      assert.truthy(line:find " 206 bytes=" or line:find " 403 " or line:find " 404 ", line)
+    end
+  end)
+
+  it("is read by anybody where that is allowed, and who may not is told how to say who one is", function()
+    local nobody = { AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false }
+    gives(reads(1), READ:format "s3://public/plain.npy", nobody)
+    fails({ "s3://data/plain.npy: ", "403 AccessDenied: Access Denied; no credentials were found: AWS_ACCESS_KEY_ID" },
+      READ:format "s3://data/plain.npy", nobody)
+  end)
+
+  it("is asked for again where the server is too busy, and elsewhere where its bucket lies there", function()
+    server:log()
+    gives(reads(1), READ:format "s3://slow/plain.npy")
+    local busy = 0
+    for _, line in ipairs(server:log()) do busy = busy + (line:find(" 503 ", 1, true) and 1 or 0) end
+    assert.is_true(busy >= 2)
+    for _, bucket in ipairs { "elsewhere", "malformed" } do
+      gives(reads(1), READ:format(("s3://%s/plain.npy"):format(bucket)))
+      local refused = 0
+      for _, line in ipairs(server:log()) do refused = refused + (line:find " 30?[01] " and 1 or 0) end
+      assert.is_true(refused <= 16, bucket .. ": once for each request that was under way")
+    end
+  end)
+
+  it("of MDS is found by its index", function()
+    local open = "local s = source.mds %q; io.write(#s, ' ', tostring(s), '\\n')"
+    local name
+    for _, one in ipairs(files.list "tests/files/mds") do
+      if one:find "^plain" or not name then name = one end
+    end
+    local here = mpi.run {
+      source = 'local source = require("shardrt").source ' .. open:format("tests/files/mds/" .. name),
+    }
+    assert.equal(0, here.status, here.output)
+    gives(here.stdout, open:format("s3://data/mds/" .. name))
+  end)
+end)
+
+describe("who one is for S3", function()
+  local none = { AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false }
+  local function with(more)
+    local all = {}
+    for name, value in pairs(none) do all[name] = value end
+    for name, value in pairs(more) do all[name] = value end
+    return all
+  end
+  local read = READ:format "s3://data/plain.npy"
+
+  it("stands in files of profiles", function()
+    files.write(server.work, "credentials", "[default]\naws_access_key_id = AKIDEXAMPLE\n"
+      .. "aws_secret_access_key=wJalr/XUtn+FEMI=K7MDENG\n\n# another\n[train]\naws_access_key_id = ASIATEMPORARY\n"
+      .. "aws_secret_access_key = tempo/rary\naws_session_token = new token\n[half]\naws_access_key_id = x\n")
+    files.write(server.work, "config", ("[default]\nregion = us-west-2\n[profile train]\nregion = eu-west-3\n"
+      .. "endpoint_url = %s/\n"):format(server.url))
+    gives(reads(1), read, none)
+    gives(reads(1), READ:format "s3://elsewhere/plain.npy",
+      with { AWS_PROFILE = "train", AWS_ENDPOINT_URL = false, AWS_REGION = false })
+    fails('AWS_PROFILE is "nobody", and neither ', read, with { AWS_PROFILE = "nobody" })
+    fails("has one of access key and secret key, not both", read, with { AWS_PROFILE = "half" })
+    fails("the environment has one of access key", read, with { AWS_ACCESS_KEY_ID = "x" })
+    os.remove(server.work .. "/credentials")
+    os.remove(server.work .. "/config")
+  end)
+
+  it("is asked of the instance, and of the container", function()
+    gives(reads(1), read, with { AWS_EC2_METADATA_DISABLED = "false", AWS_EC2_METADATA_SERVICE_ENDPOINT = server.url })
+    local file = files.write(server.work, "token", "task secret\n")
+    gives(reads(1), read, with {
+      AWS_CONTAINER_CREDENTIALS_FULL_URI = server.url .. "/container", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE = file,
+    })
+    fails({ "the container's credentials", "(it answers 403)" }, read,
+      with { AWS_CONTAINER_CREDENTIALS_FULL_URI = server.url .. "/container" })
+  end)
+
+  it("is refused with the server's reason, and no secret is shown", function()
+    fails({ "s3://data/plain.npy: ", "403 InvalidAccessKeyId: ", "; the server does not know this access key" }, read,
+      { AWS_ACCESS_KEY_ID = "AKIDNOBODY" })
+    fails({ "403 SignatureDoesNotMatch: ", "; the secret key is not this access key's" }, read,
+      { AWS_SECRET_ACCESS_KEY = "not the secret" })
+    fails({ "400 ExpiredToken: ", "; the credentials have expired" }, read,
+      { AWS_ACCESS_KEY_ID = "ASIATEMPORARY", AWS_SECRET_ACCESS_KEY = "tempo/rary", AWS_SESSION_TOKEN = "old token" })
+    fails({ "403 RequestTimeTooSkewed: ", "; this machine's clock" }, READ:format "s3://late/plain.npy")
+    fails("403 AccessDenied: Access Denied", READ:format "s3://denied/plain.npy")
+    fails({ "s3://nothing/plain.npy: ", "404 NoSuchBucket: The specified bucket does not exist; the bucket's name" },
+      READ:format "s3://nothing/plain.npy")
+    fails({ "s3://data/nothing.npy: ", "404" }, READ:format "s3://data/nothing.npy")
+  end)
+
+  it("is refused in one line for all processes", function()
+    fails({ "403 InvalidAccessKeyId: " }, read, { AWS_ACCESS_KEY_ID = "AKIDNOBODY" }, { processes = 2 })
+  end)
+end)
+
+describe("a pattern", function()
+  local show = [[
+    local s = source.tar(%s, { fields = { cls = "int64" } })
+    io.write(#s, "\n")
+  ]]
+  local function all(text) return show:format(text) end
+
+  it("of a bucket means the objects that fit, over all pages of its listing", function()
+    local one = mpi.run { source = [[local source = require("shardrt").source
+      io.write(#source.tar("recipes/data/shard-000000.tar", { fields = { cls = "int64" } }), " ",
+        #source.tar("recipes/data/shard-000001.tar", { fields = { cls = "int64" } }), "\n")]] }
+    local even, odd = one.stdout:match "(%d+) (%d+)"
+    even, odd = tonumber(even), tonumber(odd)
+    gives(("%d\n"):format(6 * even + 5 * odd), all '"s3://data/tars/part-*.tar"')
+    gives(("%d\n"):format(6 * even + 5 * odd), all '"s3://data/t*/part-??.tar"')
+    gives(("%d\n"):format(2 * even + 2 * odd), all '"s3://data/tars/part-{02..05}.tar"')
+    gives(("%d\n"):format(even + odd), all '"s3://data/tars/part-0{0,7}.tar"')
+  end)
+
+  it("that fits nothing, and a listing that cannot be, are errors", function()
+    fails('no object fits the pattern "s3://data/tars/none-*.tar"', all '"s3://data/tars/none-*.tar"')
+    fails({ "s3://cut/x/: the server's listing of the bucket ends in the middle" }, all '"s3://cut/x/*.csv"')
+    fails({ "s3://endless/x/: ", "goes on, and does not say where" }, all '"s3://endless/x/*.csv"')
+    fails({ "s3://nothing/", "404 NoSuchBucket" }, all '"s3://nothing/*.tar"')
+    fails("a pattern begins behind the bucket's name", all '"s3://da*/x.tar"')
+  end)
+
+  it("with braces means files of this machine and of HTTP servers, too", function()
+    local source = 'io.write(#source.csv(%q), "\\n")'
+    gives("4\n", source:format(folder .. "/cut/x/{1..4}.csv"))
+    gives("2\n", source:format("file://" .. folder .. "/cut/x/{1,5}.csv"))
+    gives("6\n", source:format(folder .. "/{cut,endless}/x/{3..1}.csv"))
+    files.write(folder, "cut/x/{a,b}.csv", "a\n1\n") -- it is called so
+    gives("1\n", source:format(folder .. "/cut/x/{a,b}.csv"))
+  end)
+end)
