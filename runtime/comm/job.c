@@ -171,8 +171,8 @@ static int check_options(const shardrt_options *o) {
     return error_set(SHARDRT_EINVAL, "the timeout must be greater than 0 seconds, not %g", o->timeout);
   if ((o->planning || has_callbacks) && (o->size < 1 || o->rank < 0 || o->rank >= o->size))
     return error_set(SHARDRT_EINVAL, "cannot %s process %d of %d", o->planning ? "plan as" : "be", o->rank, o->size);
-  bool is_off; /* asked again where links are made; a wrong word is to be said at once */
-  return accelerator_links_wish(&is_off);
+  enum accelerator_links_wish wish; /* asked again where links are made; a wrong word is to be said at once */
+  return accelerator_links_wish(&wish);
 }
 
 /* A process alone does not even load MPI. */

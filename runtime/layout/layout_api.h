@@ -91,4 +91,31 @@ enum { SHARDRT_COPIES, SHARDRT_RECEIVES, SHARDRT_SENDS };
 /* All moves of one kind, in the order in which they are made; they live as long as the route. */
 const shardrt_move *shardrt_route_moves(const shardrt_route *route, int32_t kind, int64_t *count);
 
+/* A move, or a sum, that is the same along some axes of a mesh: each line of devices along these does it by itself, as
+ * a collective of a library between GPUs does. What a device has lies in its place of the line's block, one run. */
+enum {
+  SHARDRT_LINES_NONE,      /* it is no such move */
+  SHARDRT_LINES_GATHER,    /* each device has one block, and is to have those of its line, one after the other */
+  SHARDRT_LINES_BROADCAST, /* one device has the array, and all of the mesh, which are one line, are to have it */
+  SHARDRT_LINES_SUM,       /* each device has a part of a sum, and is to have the sum of its line */
+  SHARDRT_LINES_SUM_PARTS  /* the same, but of the sum each is to have the run that stands at its place */
+};
+enum { SHARDRT_LINES_AXES = 16 /* of a mesh, at most */ };
+typedef struct shardrt_lines {
+  int32_t kind;
+  bool is_between;  /* some line is of several processes */
+  bool is_once;     /* no process has two devices in lines with the same data, of which one would do */
+  bool saves;       /* fewer bytes leave a process, or come to a host, than if each process sent to each other one */
+  int64_t count;    /* of lines, */
+  int64_t size;     /* and of devices in each */
+  int64_t root;     /* of a broadcast: the place of the device that has the array */
+  int64_t elements; /* of the largest block of a device */
+  int64_t weights[SHARDRT_LINES_AXES]; /* a step along an axis of the mesh is so many places; 0: another line */
+} shardrt_lines;
+/* How an array goes along lines of `to`'s mesh. With `sums`, dimension 0 of `from` and of the shape counts the parts,
+ * and `to` is of the other dimensions. Hosts as for shardrt_route_over_hosts. All that is found is the same in every
+ * process; it costs the size of the mesh. Errors as shard_shape, for either; ENOMEM. */
+int shardrt_lines_find(const shardrt_sharding *from, const shardrt_sharding *to, bool sums, int32_t ndim,
+                       const int64_t *shape, int32_t devices_per_process, const int32_t *hosts, shardrt_lines *out);
+
 #endif

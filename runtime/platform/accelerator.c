@@ -134,9 +134,33 @@ bool accelerator_reclaim(void) {
   return true;
 }
 
-int accelerator_links_wish(bool *is_off) {
+int accelerator_links_wish(enum accelerator_links_wish *wish) {
+  static const char *const words[] = {
+      [LINKS_ON] = "on", [LINKS_OFF] = "off", [LINKS_MESSAGES] = "messages", [LINKS_COLLECTIVES] = "collectives"};
   const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
-  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
+  *wish = LINKS_ON;
+  if (wanted == NULL || wanted[0] == '\0') return SHARDRT_OK;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (strcmp(wanted, words[i]) != 0) continue;
+    *wish = (enum accelerator_links_wish)i;
+    return SHARDRT_OK;
+  }
+  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it), off, messages or collectives, not \"%s\"",
+                   wanted);
+}
+
+bool accelerator_adds(int32_t dtype) {
+  switch (dtype) {
+  case SHARDRT_INT8:
+  case SHARDRT_INT32:
+  case SHARDRT_INT64:
+  case SHARDRT_UINT8:
+  case SHARDRT_UINT32:
+  case SHARDRT_UINT64:
+  case SHARDRT_FLOAT32:
+  case SHARDRT_FLOAT64:
+    return true;
+  default: /* float16 and bfloat16 would be rounded at each addition */
+    return false;
+  }
 }

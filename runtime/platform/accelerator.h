@@ -141,6 +141,26 @@ struct accelerator_message {
 
 enum { ACCELERATOR_LINK_ID = 128 };
 
+/* What a line of GPUs does together: each takes `elements` at `from` and gets what comes at `to`, both in its memory.
+ * ALL: the sum of all, the same bits in each. PART: `elements` of the sum, from its place in the line on; `from` has
+ * as many for each place. GATHER: what each has, in the order of their places. COPY: what the one at place `root` has.
+ */
+enum { ACCELERATOR_SUM_ALL, ACCELERATOR_SUM_PART, ACCELERATOR_GATHER, ACCELERATOR_COPY };
+struct accelerator_line_work {
+  int32_t device; /* this process's */
+  int32_t kind;
+  int32_t dtype; /* for sums one that accelerator_adds names */
+  int32_t root;
+  const void *from;
+  void *to;
+  int64_t elements;
+};
+
+enum {
+  ACCELERATOR_LINE_SETS = 8, /* ways to divide GPUs into lines that are kept */
+  ACCELERATOR_JOB_LINE = -1  /* all GPUs of the job as one line, by their ranks */
+};
+
 /* Between the GPUs of a job's processes. A GPU has one rank, however many devices it is; the processes have settled the
  * ranks, and that no two of them share a GPU, before. No call waits for another process: what was started is done when
  * `state` says so. All are called on the main thread. */
@@ -157,6 +177,13 @@ struct accelerator_links {
    * What is put on MAIN of these devices when `state` has said "done" comes after the messages; nothing may be put
    * there before. */
   int (*exchange)(int64_t count, const struct accelerator_message *messages);
+  /* Starts to make lines of GPUs, as that set, in the place of what it was. lines[device] says which line the GPU of
+   * this process's device is of; -1: of none; places[device] where it stands there, of all from 0 on. Each device is a
+   * GPU of its own. Every process does it, when nothing else is under way; what `state` says ends it. */
+  int (*divide)(int32_t set, const int32_t *lines, const int32_t *places);
+  /* Puts what lines of that set do on the way, as `exchange` does messages. Every process does it for all of its
+   * devices that are in lines, with the same kind, dtype, root and elements along each line. */
+  int (*together)(int32_t set, int64_t count, const struct accelerator_line_work *works);
   /* Whether what was started is on its way (that messages have come, events on MAIN tell). EDEVICE, ECOMM: the links
    * failed, with NCCL's words, also after "done"; nothing else can be done with them then but `abort`. */
   int (*state)(bool *done);
@@ -261,7 +288,7 @@ struct accelerator {
   const struct accelerator_links *links;
 };
 
-enum { ACCELERATOR_VERSION = 8 };
+enum { ACCELERATOR_VERSION = 9 };
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */
@@ -286,9 +313,13 @@ int accelerator_open(const struct accelerator *found, const struct accelerator_w
 void accelerator_hold(void);
 /* For each accelerator_open and accelerator_hold; with the last one the devices are given back. Any thread. */
 void accelerator_close(void);
-/* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
- * that it may be. */
-int accelerator_links_wish(bool *is_off);
+/* What SHARDRT_LINKS says of data between processes: "off", it goes through the host; "messages", over links, but what
+ * lines of GPUs could do together goes in messages; "collectives": that is done together wherever it can be; "on" or
+ * nothing: where reshard/exchange/exchange_lines.h says so. EINVAL: it is none of these words. */
+enum accelerator_links_wish { LINKS_ON, LINKS_OFF, LINKS_MESSAGES, LINKS_COLLECTIVES };
+int accelerator_links_wish(enum accelerator_links_wish *wish);
+/* Whether links add up elements of that dtype (ACCELERATOR_SUM_ALL, ACCELERATOR_SUM_PART) as an operation would. */
+bool accelerator_adds(int32_t dtype);
 /* For who finds no memory: has memory given back that nobody needs, as far as this thread may (shardrt_device_reclaim).
  * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
  * this thread go to may be another one afterwards. */

@@ -22,6 +22,18 @@ typedef struct shardrt_reshard_options {
 int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
                     shardrt_array **out);
 
+/* Whether the links between GPUs add up parts of a sum: `from` says how the parts lie, {count, …} of `shape`, one in
+ * each device along some axes, and `to` how their sum is to. Every process must ask alike: the first time that anybody
+ * does, they settle how data goes between their GPUs. On the host, under `shardrt plan` and in one process it is false.
+ * Errors as shardrt_reshard's. */
+int shardrt_sums_in_lines(shardrt_job *job, const shardrt_sharding *from, const shardrt_sharding *to, int32_t dtype,
+                          int32_t ndim, const int64_t *shape, bool *out);
+/* The sum of the parts, where shardrt_sums_in_lines says so: each device along the axes gets the same bits, which need
+ * not be those that reducing gives. It needs no staging. EINVAL: it does not say so. Other errors as shardrt_reshard.
+ */
+int shardrt_sum_in_lines(shardrt_job *job, shardrt_array *parts, shardrt_sharding *to,
+                         const shardrt_reshard_options *options, shardrt_array **out);
+
 /* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
  * is sent by one process. */
 int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value);

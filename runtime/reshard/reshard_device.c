@@ -13,6 +13,7 @@
 #include "platform/accelerator.h"
 #include "reshard/exchange/device_copy.h"
 #include "reshard/exchange/exchange_host.h"
+#include "reshard/exchange/exchange_lines.h"
 #include "reshard/exchange/exchange_nccl.h"
 #include "reshard/exchange/exchange_staged.h"
 #include "system/trace.h"
@@ -236,16 +237,14 @@ static int take_buffers(struct device_move *f) {
 
 /* ---- between processes ------------------------------------------------------------------------------------------ */
 
-/* Waits for what is on the devices, so that this process comes to the gathering only when it can send and receive:
- * whoever waits for a device that hangs is told of this process. */
-static int finish_devices(const struct device_move *f) {
+int reshard_finish_devices(const struct reshard *r) {
+  const struct accelerator *a = accelerator_get();
   int code = SHARDRT_OK;
-  if (f->out.count + f->in.count == 0) return code;
-  for (int32_t d = 0; d < f->r->info->devices_per_process && code == SHARDRT_OK; d++) {
+  for (int32_t d = 0; d < r->info->devices_per_process && code == SHARDRT_OK; d++) {
     struct accelerator_event *now = NULL;
-    code = f->a->streams->record(d, ACCELERATOR_MAIN, &now);
-    if (code == SHARDRT_OK) code = f->a->streams->finish(now);
-    if (now != NULL) f->a->streams->event_free(now);
+    code = a->streams->record(d, ACCELERATOR_MAIN, &now);
+    if (code == SHARDRT_OK) code = a->streams->finish(now);
+    if (now != NULL) a->streams->event_free(now);
   }
   return code;
 }
@@ -277,24 +276,63 @@ static int exchange_messages(struct device_move *f, struct collective *m, const 
                  : exchange_nccl_run(&args, &f->out, &f->in, peers, m, what);
 }
 
+/* How the array goes in lines, where it is to; else their kind is none. */
+static int find_lines(const struct device_move *f, shardrt_lines *lines) {
+  const struct peer_path *peers = &f->r->cache->peers;
+  const shardrt_array *x = f->r->x;
+  lines->kind = SHARDRT_LINES_NONE;
+  if (f->r->shift != NULL || !exchange_lines_may(peers)) return SHARDRT_OK;
+  int code = shardrt_lines_find(shardrt_array_sharding(x), f->r->to, false, shardrt_array_ndim(x),
+                                shardrt_array_shape(x), peers->devices, shardrt_job_hosts(f->r->job), lines);
+  if (!exchange_lines_wanted(peers, lines, shardrt_array_dtype(x))) lines->kind = SHARDRT_LINES_NONE;
+  return code;
+}
+
+/* Every device has its new block from its line, and what it had stays as it is. */
+static int move_in_lines(struct device_move *f, const shardrt_lines *lines, struct collective *m, const char *what) {
+  const int64_t count = f->new.count;
+  struct accelerator_line_work *works = alloc_array((size_t)count, sizeof *works);
+  int code = works == NULL ? ALLOC_FAILED : take_buffers(f);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    const int32_t device = array_local_device(f->made, i);
+    const void *from = NULL;
+    for (int64_t k = 0; k < f->old.count; k++)
+      if (f->old.items[k].device == device) from = f->old.items[k].data;
+    works[i] = exchange_lines_work(lines, device, shardrt_array_dtype(f->r->x), from,
+                                   shardrt_buffer_data(shardrt_array_buffer(f->made, i)));
+  }
+  shardrt_mesh *mesh = shardrt_sharding_mesh(f->r->to);
+  if (code == SHARDRT_OK) code = exchange_lines_run(lines, mesh, count, works, &f->r->cache->peers, m, what);
+  alloc_free(works);
+  return code;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+static int move_in_messages(struct device_move *f, struct collective *m, const char *what, int64_t channels_at_most) {
+  int code = f->r->options.donate != 0 ? copy_and_drop(f) : copy_all_parts(f);
+  if (code == SHARDRT_OK && channels_at_most > 0) code = exchange_messages(f, m, what, channels_at_most);
+  if (code == SHARDRT_OK) code = copy_device_parts(f, f->spread.items, f->spread.count);
+  return code;
+}
 
 /* `what` is shortened to what is shown of it. */
 static int move_device_parts(struct device_move *f, char *what) {
   struct collective *m = job_collective(f->r->job);
   int64_t channels_at_most = 0;
   const bool drops = f->r->options.donate != 0;
-  int code = finish_devices(f);
+  int code = f->out.count + f->in.count > 0 ? reshard_finish_devices(f->r) : SHARDRT_OK;
   if (code == SHARDRT_OK && !drops) code = take_buffers(f);
   code = gather_call(f, m, what, code, &channels_at_most);
   collective_shorten(what);
   if (code == SHARDRT_OK && channels_at_most > 0)
     code = peer_path_settle(&f->r->cache->peers, m, f->r->info->devices_per_process);
+  shardrt_lines lines = {.kind = SHARDRT_LINES_NONE};
+  if (code == SHARDRT_OK && channels_at_most > 0) code = find_lines(f, &lines);
   if (code < 0) return code;
   const int64_t start = clock_now();
-  code = drops ? copy_and_drop(f) : copy_all_parts(f);
-  if (code == SHARDRT_OK && channels_at_most > 0) code = exchange_messages(f, m, what, channels_at_most);
-  if (code == SHARDRT_OK) code = copy_device_parts(f, f->spread.items, f->spread.count);
+  code = lines.kind == SHARDRT_LINES_NONE ? move_in_messages(f, m, what, channels_at_most)
+                                          : move_in_lines(f, &lines, m, what);
   const int64_t end = clock_now();
   f->r->seconds = 1e-9 * (double)(end - start);
   const int64_t received = f->r->route->receives.elements * (int64_t)f->element;

@@ -15,5 +15,8 @@ int reshard_device_new(struct reshard *r, shardrt_array **out);
 /* The same, but it fills the buffers that `made` has, and new ones where it has none yet. Elements that x does not give
  * stay as they are. */
 int reshard_device_into(struct reshard *r, shardrt_array *made);
+/* Waits for what is on the devices, so that this process comes to a gathering only when it can send and receive:
+ * whoever waits for a device that hangs is told of this process. */
+int reshard_finish_devices(const struct reshard *r);
 
 #endif

@@ -280,6 +280,141 @@ describe("links between GPUs", function()
     assert.truthy(result.output:find("EINVAL: messages are being put on the way still", 1, true), result.output)
   end)
 
+  describe("divided into lines", function()
+    local lines = [[
+      local ffi = require "ffi"
+      local function floats(...)
+        return ffi.string(ffi.new("float[?]", select("#", ...), { ... }), 4 * select("#", ...))
+      end
+      local function read(device, data, count)
+        local numbers, text = {}, links.read(device, data, 4 * count)
+        for i = 0, count - 1 do numbers[i + 1] = ffi.cast("const float *", text)[i] end
+        return table.concat(numbers, " ")
+      end
+      local function work(device, kind, from, room, elements, root)
+        local to = links.memory(device, 4 * room)
+        return { device = device, kind = kind, dtype = "SHARDRT_FLOAT32", from = from, to = to, elements = elements,
+          root = root }
+      end
+    ]]
+
+    it("add up, gather and pass on, each line by itself and in its own order", function()
+      -- Devices 0 to 5 of two processes; the lines are {4, 0, 2} and {5, 1, 3}.
+      local results = run { processes = { { gpus = "0,1,2", devices = 3 }, { gpus = "3,4,5", devices = 3 } },
+        source = lines .. [[
+          local PLACE = { [0] = 1, 1, 2, 2, 0, 0 }
+          links.join(3)
+          links.settle()
+          local function own(values)
+            local made = {}
+            for d = 0, 2 do made[d] = values(3 * links.index + d) end
+            return made
+          end
+          links.divide(5, own(function(id) return id % 2 end), own(function(id) return PLACE[id] end))
+          links.settle()
+          local function all(kind, given, room, elements, root)
+            local works = {}
+            for d = 0, 2 do
+              local id = 3 * links.index + d
+              works[d + 1] = work(d, kind, links.memory(d, floats(unpack(given(id)))), room, elements, root)
+            end
+            links.together(5, works)
+            links.settle()
+            for d = 0, 2 do
+              print(kind, 3 * links.index + d, read(d, works[d + 1].to, room))
+              works[d + 1] = nil
+            end
+          end
+          all("ACCELERATOR_SUM_ALL", function(id) return { id, 10 * id, 1 } end, 3, 3)
+          all("ACCELERATOR_SUM_PART", function(id) return { id, 10 * id, 100 * id } end, 1, 1)
+          all("ACCELERATOR_GATHER", function(id) return { id, 10 * id } end, 6, 2)
+          all("ACCELERATOR_COPY", function(id) return { id, 10 * id } end, 2, 2, 2)
+          links.meet()
+          a.links.close()
+        ]] }
+      all_well(results)
+      local said = results[1].output .. results[2].output
+      local results_of = {
+        SUM_ALL = { "6 60 3", "9 90 3", "6 60 3", "9 90 3", "6 60 3", "9 90 3" },
+        SUM_PART = { "60", "90", "600", "900", "6", "9" },
+        GATHER = { "4 40 0 0 2 20", "5 50 1 10 3 30", "4 40 0 0 2 20", "5 50 1 10 3 30", "4 40 0 0 2 20",
+          "5 50 1 10 3 30" },
+        COPY = { "2 20", "3 30", "2 20", "3 30", "2 20", "3 30" },
+      }
+      for kind, values in pairs(results_of) do
+        for id = 0, 5 do
+          local line = ("ACCELERATOR_%s\t%d\t%s\n"):format(kind, id, values[id + 1])
+          assert.truthy(said:find(line, 1, true), line .. " is not in\n" .. said)
+        end
+      end
+      for p = 1, 2 do
+        local log = results[p].log
+        for _, call in ipairs { "ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast" } do
+          assert.equal(3, select(2, log:gsub(call .. " %d+ %d 3 %d+ %d+ 1\n", "")), log)
+        end
+        -- What was made is given back: the lines' communicators, and the job's.
+        assert.equal(6, select(2, log:gsub("destroy %d\n", "")), log)
+      end
+    end)
+
+    it("are made anew where a set is used again, and not all GPUs need be in one", function()
+      local result = alone(lines .. [[
+        links.join(2)
+        links.settle()
+        for _, of in ipairs { { 0, 0 }, { -1, 3 }, { 7, 7 } } do
+          links.divide(0, { [0] = of[1], of[2] }, { [0] = 1, 0 })
+          links.settle()
+        end
+        local x, y = links.memory(0, floats(1, 2)), links.memory(1, floats(3, 4))
+        local works = { work(0, "ACCELERATOR_GATHER", x, 4, 2), work(1, "ACCELERATOR_GATHER", y, 4, 2) }
+        links.together(0, works)
+        links.settle()
+        assert(read(0, works[1].to, 4) == "3 4 1 2" and read(1, works[2].to, 4) == "3 4 1 2")
+        -- The job's GPUs are a line, too.
+        local sums = { work(0, "ACCELERATOR_SUM_ALL", x, 2, 2), work(1, "ACCELERATOR_SUM_ALL", y, 2, 2) }
+        links.together(-1, sums)
+        links.settle()
+        assert(read(1, sums[2].to, 2) == "4 6")
+        links.together(0, {})
+        assert(links.settle() == 1)
+        a.links.close()
+      ]])
+      assert.equal(0, result.status, result.output)
+      assert.equal(6, select(2, result.log:gsub("split ", "")), result.log)
+      assert.equal(7, select(2, result.log:gsub("destroy ", "")), result.log)
+    end)
+
+    -- The stand-in ends a process that does what NCCL does not allow.
+    local wrong = {
+      { "sizes that differ", "work(0, 'ACCELERATOR_SUM_ALL', x, 2, 2), work(1, 'ACCELERATOR_SUM_ALL', y, 2, 1)",
+        "receives %d+ bytes from rank %d, which sends %d+" },
+      { "kinds that differ", "work(0, 'ACCELERATOR_SUM_ALL', x, 2, 2), work(1, 'ACCELERATOR_COPY', y, 2, 2)",
+        "rank %d calls nccl%a+ %(type %d, op %d, root %d%), rank %d nccl%a+" },
+      { "roots that differ", "work(0, 'ACCELERATOR_COPY', x, 2, 2, 0), work(1, 'ACCELERATOR_COPY', y, 2, 2, 1)",
+        "rank %d calls ncclBroadcast" },
+      { "memory of another GPU", "work(0, 'ACCELERATOR_COPY', y, 2, 2), work(1, 'ACCELERATOR_COPY', y, 2, 2)",
+        "ncclBroadcast is called with memory that its GPU has not" },
+      { "too little room", "work(0, 'ACCELERATOR_GATHER', x, 64, 64), work(1, 'ACCELERATOR_GATHER', y, 64, 64)",
+        "ncclAllGather is called with memory that its GPU has not" },
+    }
+    for _, case in ipairs(wrong) do
+      it("end where GPUs come with " .. case[1], function()
+        local result = alone(lines .. [[
+          links.join(2)
+          links.settle()
+          local x, y = links.memory(0, floats(1, 2)), links.memory(1, floats(3, 4))
+          links.together(-1, { ]] .. case[2] .. [[ })
+          links.settle()
+          links.ends(0, 5000)
+          print "it went on"
+        ]], { STANDIN_LINKS = "none" })
+        assert.not_equal(0, result.status)
+        assert.truthy(result.output:find(case[3]), result.output)
+        assert.is_nil(result.output:find("it went on", 1, true))
+      end)
+    end
+  end)
+
   describe("whose other side does not come", function()
     it("are aborted while they hang: streams go on, and nothing more is sent", function()
       local results = run { processes = { { gpus = "0" }, { gpus = "1" } }, source = [[
@@ -435,6 +570,7 @@ describe("links between GPUs", function()
   describe("where a call fails", function()
     -- The call and which one of its name, the result, and what is said.
     local joining, sending = "joining the job's GPUs: ", "an exchange between GPUs: "
+    local dividing, adding = "dividing the job's GPUs into lines: ", "what GPUs do together: "
     local cases = {
       { "ncclGetVersion@1", 3, "ECOMM: asking for its version: ncclGetVersion failed: internal error" },
       { "ncclGetUniqueId@1", 2, "ECOMM: making the id of the job's GPUs: ncclGetUniqueId failed: unhandled system" },
@@ -448,6 +584,12 @@ describe("links between GPUs", function()
       { "ncclSend@1", 4, "ECOMM: " .. sending .. "ncclSend failed on device 0 (GPU 0, ", "invalid argument" },
       { "ncclRecv@1", 1, "EDEVICE: " .. sending .. "ncclRecv failed on device 1 (GPU 1, ", "unhandled cuda error" },
       { "ncclGroupEnd@2", 6, "ECOMM: " .. sending .. "ncclGroupEnd failed: remote process exited" },
+      { "ncclCommSplit@2", 3, "ECOMM: " .. dividing .. "ncclCommSplit failed on device 1 (GPU 1, ", "internal error" },
+      { "ncclGroupEnd@3", 2, "ECOMM: " .. dividing .. "ncclGroupEnd failed: unhandled system error" },
+      { "ncclAllReduce@1", 4, "ECOMM: " .. adding .. "ncclAllReduce failed on device 0 (GPU 0, ", "invalid argument" },
+      { "ncclReduceScatter@2", 1, "EDEVICE: " .. adding .. "ncclReduceScatter failed on device 1 (GPU 1, " },
+      { "ncclAllGather@1", 3, "ECOMM: " .. adding .. "ncclAllGather failed on device 0 (GPU 0, ", "internal error" },
+      { "ncclBroadcast@1", 3, "ECOMM: " .. adding .. "ncclBroadcast failed on device 0 (GPU 0, ", "internal error" },
     }
     for _, case in ipairs(cases) do
       it("say which, " .. case[1], function()
@@ -456,6 +598,18 @@ describe("links between GPUs", function()
             links.join(2)
             links.settle()
             send_one()
+            assert(links.ends(0, 5000) and links.ends(1, 5000)) -- nothing is under way while they are divided
+            links.divide(0, { [0] = 0, 0 }, { [0] = 0, 1 })
+            links.settle()
+            for _, kind in ipairs { "SUM_ALL", "SUM_PART", "GATHER", "COPY" } do
+              local works = {}
+              for d = 0, 1 do
+                works[d + 1] = { device = d, kind = "ACCELERATOR_" .. kind, dtype = "SHARDRT_INT32", elements = 1,
+                  from = links.memory(d, 64), to = links.memory(d, 64) }
+              end
+              links.together(0, works)
+              links.settle()
+            end
           end
           print(links.fails(all))
           links.setenv("STANDIN_FAIL", "")

@@ -244,7 +244,7 @@ describe("between processes with GPUs of their own, resharding", function()
     contains(some.stderr, "SHARDRT_LINKS is off in 1 of the 2 processes: data between processes goes through the host")
     local wrong = mpi.run { source = "", env = { SHARDRT_LINKS = "of" } }
     assert.equal(1, wrong.status)
-    contains(wrong.stderr, 'SHARDRT_LINKS is on (as without it) or off, not "of"')
+    contains(wrong.stderr, 'SHARDRT_LINKS is on (as without it), off, messages or collectives, not "of"')
   end)
 
   it("gathers the value in every process", function()

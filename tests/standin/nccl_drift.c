@@ -8,7 +8,9 @@
 #define SAME(name, value, ...) _Static_assert((int)name == (value), #name);
 STANDIN_NCCL_RESULTS(SAME)
 STANDIN_NCCL_TYPES(SAME)
-_Static_assert(NCCL_UNIQUE_ID_BYTES == 128 && NCCL_CONFIG_UNDEF_INT == INT_MIN, "constants");
+STANDIN_NCCL_OPS(SAME)
+_Static_assert(NCCL_UNIQUE_ID_BYTES == 128 && NCCL_CONFIG_UNDEF_INT == INT_MIN && NCCL_SPLIT_NOCOLOR == -1,
+               "constants");
 _Static_assert(NCCL_VERSION(2, 14, 0) == 21400 && NCCL_VERSION(2, 8, 4) == 2804, "versions");
 
 /* The fields that are read and set, with their types. */

@@ -302,22 +302,56 @@ local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wante
   return dispatch.move(caller, sum, to, DONATE)
 end
 
--- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
-local function own_parts(caller, o, dim_axes, sizes, split, compute)
-  local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
-  if o.adds then
-    local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
-    if not dispatch.is_planning() then compute(out) end
-    return out
-  end
+-- The parts {count, …} of a sum, one in each device along the axes that it is over.
+local function device_parts(caller, o, dim_axes, sizes, compute)
   local count = propagate.parts(o.partial, o.at.axis_size)
   local each = dispatch.result(caller, o.at, prepend(o.partial, dim_axes), o.dtype, prepend(count, sizes))
   if not dispatch.is_planning() then compute(each) end
-  if split.count == count then return each end
+  return each
+end
+
+-- Of these, what is in one process added up: the parts {count, …} of a sum, one in each process.
+local function added_in_processes(caller, o, each, dim_axes, sizes, split)
+  if split.count == each.shape[1] then return each end
+  local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
   local together = regroup(caller, each, split.at, outer)
   local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
   dispatch.compute(caller, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
   return out
+end
+
+-- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
+local function own_parts(caller, o, dim_axes, sizes, split, compute)
+  if o.adds then
+    local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
+    local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
+    if not dispatch.is_planning() then compute(out) end
+    return out
+  end
+  local each = device_parts(caller, o, dim_axes, sizes, compute)
+  return added_in_processes(caller, o, each, dim_axes, sizes, split)
+end
+
+-- Whether links between GPUs add up such parts, one in each device, into a sum that lies as it is wanted.
+local function links_add(caller, o, dim_axes, sizes, wanted)
+  if o.op ~= C.SHARDRT_SUM or dispatch.is_planning() or ffi.string(current.info.platform) == "host" then
+    return false
+  end
+  local from, to = common_mesh.sharding(o.at, prepend(o.partial, dim_axes)), common_mesh.sharding(o.at, wanted)
+  local whole = prepend(propagate.parts(o.partial, o.at.axis_size), sizes)
+  local answer = ffi.new "bool[1]"
+  fail.check(C.shardrt_sums_in_lines(current.job, from.handle, to.handle, dtype.named(caller, o.dtype).code, #whole,
+    shape.to_c(whole), answer), caller)
+  return answer[0]
+end
+
+-- The sum of these, laid out as it is wanted. Links give all of it, or each device its own part of it; nil: they do not
+-- give that part.
+local function add_over_links(caller, o, each, dim_axes, sizes, wanted)
+  local given = propagate.is_finer(dim_axes, wanted) and wanted or dim_axes
+  if not propagate.equal(given, dim_axes) and not links_add(caller, o, dim_axes, sizes, given) then return nil end
+  local sum = reshard.array(caller, each, common_mesh.sharding(o.at, given), DONATE, C.shardrt_sum_in_lines)
+  return dispatch.to_layout(caller, sum, o.at, wanted, true)
 end
 
 ---@class shardrt.dispatch.partial
@@ -370,7 +404,9 @@ function dispatch.partial(caller, o, compute, wanted)
     C.shardrt_job_step(current.job, "parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail))
   end
   local part_dim_axes, part_sizes = fitted(dim_axes, o.sizes)
-  local parts = own_parts(caller, o, part_dim_axes, part_sizes, split, compute)
+  local linked = split.count > 1 and links_add(caller, o, part_dim_axes, part_sizes, part_dim_axes)
+  local parts = linked and device_parts(caller, o, part_dim_axes, part_sizes, compute)
+    or own_parts(caller, o, part_dim_axes, part_sizes, split, compute)
   local made -- once it was summed
   local function finish(to, asked)
     local who = asked or caller
@@ -379,7 +415,12 @@ function dispatch.partial(caller, o, compute, wanted)
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
       goal = common_mesh.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
     end
-    made = complete_sum(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
+    local lies = goal or part_dim_axes
+    if linked then
+      made = add_over_links(who, o, parts, part_dim_axes, part_sizes, lies)
+      if not made then parts = added_in_processes(who, o, parts, part_dim_axes, part_sizes, split) end
+    end
+    made = made or complete_sum(who, o.op, parts, split, at, part_dim_axes, part_sizes, lies)
     parts = nil
     if goal then return dispatch.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
     made = dispatch.alias(who, made, at, dim_axes, o.sizes)

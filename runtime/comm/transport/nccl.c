@@ -34,6 +34,7 @@ _Static_assert((int)NCCL_UNIQUE_ID_BYTES == (int)ACCELERATOR_LINK_ID, "an id of 
   X(ncclGetLastError)                                                                                                  \
   X(ncclGetUniqueId)                                                                                                   \
   X(ncclCommInitRankConfig)                                                                                            \
+  X(ncclCommSplit)                                                                                                     \
   X(ncclCommGetAsyncError)                                                                                             \
   X(ncclCommFinalize)                                                                                                  \
   X(ncclCommDestroy)                                                                                                   \
@@ -41,7 +42,11 @@ _Static_assert((int)NCCL_UNIQUE_ID_BYTES == (int)ACCELERATOR_LINK_ID, "an id of 
   X(ncclGroupStart)                                                                                                    \
   X(ncclGroupEnd)                                                                                                      \
   X(ncclSend)                                                                                                          \
-  X(ncclRecv)
+  X(ncclRecv)                                                                                                          \
+  X(ncclAllReduce)                                                                                                     \
+  X(ncclReduceScatter)                                                                                                 \
+  X(ncclAllGather)                                                                                                     \
+  X(ncclBroadcast)
 
 static struct {
   void *library; /* NULL: not opened */
@@ -52,17 +57,20 @@ static struct {
 
 /* A GPU of this process. */
 struct nccl_link {
-  int32_t device; /* the first that is it */
-  int gpu;        /* CUDA's number */
-  int32_t rank;
-  ncclComm_t comm; /* NULL: not begun, or gone */
-  cudaStream_t stream;
-  cudaEvent_t event; /* that one stream has come to where another one waits for it; recorded again and again */
+  int32_t device;      /* the first that is it */
+  int gpu;             /* CUDA's number */
+  int32_t rank;        /* among the job's GPUs */
+  int32_t line;        /* of a set of lines: which one it is of; -1: of none */
+  ncclComm_t comm;     /* NULL: not begun, or gone; of a set, not made yet, or in no line */
+  cudaStream_t stream; /* one for all communicators of the GPU: what goes over them has one order everywhere */
+  cudaEvent_t event;   /* that one stream has come to where another one waits for it; recorded again and again */
 };
 
 /* Those of this process. */
 struct nccl_group {
+  struct nccl_group *next; /* while they are ended: what is ended with it */
   int32_t count;
+  bool is_lines; /* a set of lines, which uses the streams and events of the job's group */
   struct nccl_link links[];
 };
 
@@ -71,10 +79,11 @@ struct nccl_group {
  * communicators concurrently"), and two jobs have no order in common. reshard/exchange/peer_path.c says whose it
  * is. */
 static struct {
-  struct nccl_group *group; /* NULL: not joined */
-  int32_t ranks;            /* of the job */
-  bool broken;              /* a call failed, or all was aborted: nothing can be sent anymore */
-  const char *what;         /* was started last */
+  struct nccl_group *group;                       /* NULL: not joined */
+  struct nccl_group *sets[ACCELERATOR_LINE_SETS]; /* of lines; NULL: it was not made */
+  int32_t ranks;                                  /* of the job */
+  bool broken;                                    /* a call failed, or all was aborted: nothing can be sent anymore */
+  const char *what;                               /* was started last */
   int32_t *after;  /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
   int64_t waiting; /* how many these are */
 } communicator;
@@ -192,14 +201,15 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 /* The link of a device's GPU; NULL with the message set for EDEVICE. */
-static struct nccl_link *find_link(int32_t device) {
+static struct nccl_link *find_link(struct nccl_group *group, int32_t device) {
   int gpu = -1;
   if (cuda_use(communicator.what, device) < 0 ||
       cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", communicator.what, device) < 0)
     return NULL;
-  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++)
-    if (communicator.group->links[i].gpu == gpu) return &communicator.group->links[i];
-  error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", cuda_id(device));
+  for (int32_t i = 0; group != NULL && i < group->count; i++)
+    if (group->links[i].gpu == gpu && (!group->is_lines || group->links[i].line >= 0)) return &group->links[i];
+  error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job, or is in no line of them",
+            cuda_id(device));
   return NULL;
 }
 
@@ -226,23 +236,27 @@ static int link_lead(const struct nccl_link *link, int32_t device) {
   return code;
 }
 
-/* Lists the devices that have messages, each once, and has their links follow them. */
-static int gather_devices(int64_t count, const struct accelerator_message *messages) {
-  communicator.after = alloc_array((size_t)count, sizeof *communicator.after);
-  if (communicator.after == NULL) return ALLOC_FAILED;
+static int refuse_unfinished(void) {
+  return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
+}
+
+/* Makes room to list the devices that take part in so many messages. */
+static int list_devices(int64_t count) {
   communicator.waiting = 0;
-  int code = SHARDRT_OK;
-  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
-    const struct nccl_link *link = find_link(messages[i].device);
-    code = link == NULL ? SHARDRT_EDEVICE : link_follow(link, messages[i].device);
-    communicator.after[communicator.waiting++] = messages[i].device;
-  }
-  return code;
+  communicator.after = alloc_array((size_t)count, sizeof *communicator.after);
+  return communicator.after == NULL ? ALLOC_FAILED : SHARDRT_OK;
+}
+
+/* Lists a device, where it is not, and has its link follow it. */
+static int list_device(int32_t device) {
+  if (is_listed(device)) return SHARDRT_OK;
+  const struct nccl_link *link = find_link(communicator.group, device);
+  communicator.after[communicator.waiting++] = device;
+  return link == NULL ? SHARDRT_EDEVICE : link_follow(link, device);
 }
 
 static int put_message(const struct accelerator_message *m) {
-  const struct nccl_link *link = find_link(m->device);
+  const struct nccl_link *link = find_link(communicator.group, m->device);
   if (link == NULL) return SHARDRT_EDEVICE;
   if (m->outgoing)
     return check_nccl(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
@@ -258,10 +272,11 @@ static void forget_devices(void) {
 /* Messages of no bytes are left out, by both sides. */
 static int nccl_exchange(int64_t count, const struct accelerator_message *messages) {
   if (communicator.broken) return refuse_broken();
-  if (communicator.after != NULL)
-    return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
+  if (communicator.after != NULL) return refuse_unfinished();
   communicator.what = "an exchange between GPUs";
-  int code = count == 0 ? SHARDRT_OK : gather_devices(count, messages);
+  int code = count == 0 ? SHARDRT_OK : list_devices(count);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
+    if (messages[i].bytes > 0) code = list_device(messages[i].device);
   if (code == SHARDRT_OK && communicator.waiting > 0) {
     code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
     if (code < 0) return code;
@@ -274,31 +289,148 @@ static int nccl_exchange(int64_t count, const struct accelerator_message *messag
   return code;
 }
 
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+static void end_groups(struct nccl_group *group, void *(*way)(void *));
+static void *finish_all(void *context);
+
+static int link_divide(struct nccl_link *link, const struct nccl_link *of, int32_t place) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const int color = link->line < 0 ? NCCL_SPLIT_NOCOLOR : link->line;
+  return check_nccl(nccl.ncclCommSplit(of->comm, color, place, &link->comm, &config), "ncclCommSplit", of);
+}
+
+/* Until all of a set are made, state asks the communicators that they are made of. */
+static int nccl_divide(int32_t set, const int32_t *lines, const int32_t *places) {
+  if (communicator.broken) return refuse_broken();
+  if (communicator.after != NULL) return refuse_unfinished();
+  const struct nccl_group *all = communicator.group;
+  end_groups(communicator.sets[set], finish_all);
+  communicator.sets[set] = NULL;
+  communicator.what = "dividing the job's GPUs into lines";
+  struct nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)all->count * sizeof *group->links);
+  if (group == NULL) return ALLOC_FAILED;
+  *group = (struct nccl_group){.count = all->count, .is_lines = true};
+  for (int32_t i = 0; i < all->count; i++) {
+    group->links[i] = all->links[i];
+    group->links[i].comm = NULL;
+    group->links[i].line = lines[all->links[i].device];
+  }
+  communicator.sets[set] = group;
+  int code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+  if (code < 0) return code;
+  for (int32_t i = 0; i < all->count && code == SHARDRT_OK; i++)
+    code = link_divide(&group->links[i], &all->links[i], places[all->links[i].device]);
+  const ncclResult_t ended = nccl.ncclGroupEnd();
+  return code < 0 ? code : check_nccl(ended, "ncclGroupEnd", NULL);
+}
+
+/* What accelerator_adds names. */
+static ncclDataType_t type_of(int32_t dtype) {
+  switch (dtype) {
+  case SHARDRT_INT8:
+    return ncclInt8;
+  case SHARDRT_INT32:
+    return ncclInt32;
+  case SHARDRT_INT64:
+    return ncclInt64;
+  case SHARDRT_UINT32:
+    return ncclUint32;
+  case SHARDRT_UINT64:
+    return ncclUint64;
+  case SHARDRT_FLOAT32:
+    return ncclFloat32;
+  case SHARDRT_FLOAT64:
+    return ncclFloat64;
+  default:
+    return ncclUint8;
+  }
+}
+
+/* What only moves goes as bytes, whatever its dtype. */
+static int put_work(const struct accelerator_line_work *w, struct nccl_group *group) {
+  const struct nccl_link *link = find_link(group, w->device);
+  if (link == NULL) return SHARDRT_EDEVICE;
+  const size_t count = (size_t)w->elements, bytes = count * shardrt_dtype_size(w->dtype);
+  const ncclDataType_t type = type_of(w->dtype);
+  switch (w->kind) {
+  case ACCELERATOR_SUM_ALL:
+    return check_nccl(nccl.ncclAllReduce(w->from, w->to, count, type, ncclSum, link->comm, link->stream),
+                      "ncclAllReduce", link);
+  case ACCELERATOR_SUM_PART:
+    return check_nccl(nccl.ncclReduceScatter(w->from, w->to, count, type, ncclSum, link->comm, link->stream),
+                      "ncclReduceScatter", link);
+  case ACCELERATOR_GATHER:
+    return check_nccl(nccl.ncclAllGather(w->from, w->to, bytes, ncclUint8, link->comm, link->stream), "ncclAllGather",
+                      link);
+  default:
+    return check_nccl(nccl.ncclBroadcast(w->from, w->to, bytes, ncclUint8, w->root, link->comm, link->stream),
+                      "ncclBroadcast", link);
+  }
+}
+
+static int nccl_together(int32_t set, int64_t count, const struct accelerator_line_work *works) {
+  if (communicator.broken) return refuse_broken();
+  if (communicator.after != NULL) return refuse_unfinished();
+  communicator.what = "what GPUs do together";
+  if (count == 0) return SHARDRT_OK;
+  struct nccl_group *group = set == ACCELERATOR_JOB_LINE ? communicator.group : communicator.sets[set];
+  int code = list_devices(count);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = list_device(works[i].device);
+  if (code == SHARDRT_OK) {
+    code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+    if (code < 0) return code;
+    for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = put_work(&works[i], group);
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    if (code == SHARDRT_OK) code = check_nccl(ended, "ncclGroupEnd", NULL);
+  }
+  if (code < 0) communicator.broken = true;
+  return code;
+}
+
+/* ---- how far it is ----------------------------------------------------------------------------------------------- */
+
 /* The group is on the links: MAIN of the devices goes on after it. */
 static int let_devices_go_on(void) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < communicator.waiting && code == SHARDRT_OK; i++) {
-    const struct nccl_link *link = find_link(communicator.after[i]);
+    const struct nccl_link *link = find_link(communicator.group, communicator.after[i]);
     code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, communicator.after[i]);
   }
   forget_devices();
   return code;
 }
 
-static int nccl_state(bool *done) {
-  *done = false;
-  if (communicator.broken) return refuse_broken();
-  bool all = true;
-  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++) {
-    const struct nccl_link *link = &communicator.group->links[i];
+/* Whether a group's communicators are at rest. */
+static int look_at(const struct nccl_group *group, bool *rests) {
+  for (int32_t i = 0; group != NULL && i < group->count; i++) {
+    const struct nccl_link *link = &group->links[i];
+    if (link->comm == NULL) {
+      *rests &= group->is_lines && link->line < 0;
+      continue;
+    }
     ncclResult_t said = ncclSuccess;
     int code = check_nccl(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
     if (code == SHARDRT_OK) code = check_nccl(said, "ncclCommGetAsyncError", link);
     if (code < 0) return code;
-    all &= said == ncclSuccess;
+    *rests &= said == ncclSuccess;
   }
-  *done = all;
-  return all ? let_devices_go_on() : SHARDRT_OK;
+  return SHARDRT_OK;
+}
+
+/* NCCL sets the communicators of a set while those that they are made of are not at rest: until then, no look at them.
+ */
+static int nccl_state(bool *done) {
+  *done = false;
+  if (communicator.broken) return refuse_broken();
+  bool rests = true;
+  int code = look_at(communicator.group, &rests);
+  for (int32_t set = 0; set < ACCELERATOR_LINE_SETS && code == SHARDRT_OK && rests; set++)
+    code = look_at(communicator.sets[set], &rests);
+  if (code < 0 || !rests) return code;
+  *done = true;
+  return let_devices_go_on();
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
@@ -309,10 +441,10 @@ static void choose_gpu(const struct nccl_group *group) {
 }
 
 static void *abort_all(void *context) {
-  const struct nccl_group *group = context;
-  choose_gpu(group);
-  for (int32_t i = 0; i < group->count; i++)
-    if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
+  choose_gpu(context);
+  for (const struct nccl_group *group = context; group != NULL; group = group->next)
+    for (int32_t i = 0; i < group->count; i++)
+      if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
   return NULL;
 }
 
@@ -328,34 +460,41 @@ static ncclResult_t finish_link(const struct nccl_link *link) {
 
 /* All are finished before the first is destroyed, which would wait for the others. */
 static void *finish_all(void *context) {
-  const struct nccl_group *group = context;
-  choose_gpu(group);
+  choose_gpu(context);
   bool failed = false;
-  for (int32_t i = 0; i < group->count; i++) {
-    const ncclResult_t result = nccl.ncclCommFinalize(group->links[i].comm);
-    failed |= result != ncclSuccess && result != ncclInProgress;
+  for (const struct nccl_group *group = context; group != NULL; group = group->next) {
+    for (int32_t i = 0; i < group->count; i++) {
+      if (group->links[i].comm == NULL) continue;
+      const ncclResult_t result = nccl.ncclCommFinalize(group->links[i].comm);
+      failed |= result != ncclSuccess && result != ncclInProgress;
+    }
   }
-  for (int32_t i = 0; i < group->count; i++) failed |= finish_link(&group->links[i]) != ncclSuccess;
+  for (const struct nccl_group *group = context; group != NULL; group = group->next)
+    for (int32_t i = 0; i < group->count; i++)
+      failed |= group->links[i].comm != NULL && finish_link(&group->links[i]) != ncclSuccess;
   if (failed) return abort_all(context);
-  for (int32_t i = 0; i < group->count; i++) nccl.ncclCommDestroy(group->links[i].comm);
+  for (const struct nccl_group *group = context; group != NULL; group = group->next)
+    for (int32_t i = 0; i < group->count; i++)
+      if (group->links[i].comm != NULL) nccl.ncclCommDestroy(group->links[i].comm);
   return NULL;
 }
 
-static void group_free(struct nccl_group *group) {
-  for (int32_t i = 0; i < group->count; i++) {
-    if (group->links[i].event != NULL) cudaEventDestroy(group->links[i].event);
-    if (group->links[i].stream != NULL) cudaStreamDestroy(group->links[i].stream);
+static void groups_free(struct nccl_group *group) {
+  while (group != NULL) {
+    struct nccl_group *next = group->next;
+    for (int32_t i = 0; i < group->count && !group->is_lines; i++) {
+      if (group->links[i].event != NULL) cudaEventDestroy(group->links[i].event);
+      if (group->links[i].stream != NULL) cudaStreamDestroy(group->links[i].stream);
+    }
+    alloc_free(group);
+    group = next;
   }
-  alloc_free(group);
 }
 
-/* Ends the group in one of these ways, on a thread: other processes may have to do the same, and may be gone or hang,
- * and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the end of this process.
- */
-static void end_group(void *(*way)(void *)) {
-  struct nccl_group *group = communicator.group;
-  communicator.group = NULL;
-  forget_devices();
+/* Ends the group, and its next ones, in one of these ways, on a thread: other processes may have to do the same, and
+ * may be gone or hang, and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the
+ * end of this process. */
+static void end_groups(struct nccl_group *group, void *(*way)(void *)) {
   if (group == NULL) return;
   pthread_t thread;
   if (thread_start(&thread, way, group) != 0) {
@@ -370,18 +509,32 @@ static void end_group(void *(*way)(void *)) {
       usleep(PAUSE);
     }
   }
-  group_free(group);
+  groups_free(group);
+}
+
+/* Lines first, whose streams are those of all. */
+static void end_all(void *(*way)(void *)) {
+  struct nccl_group *first = communicator.group;
+  for (int32_t set = 0; set < ACCELERATOR_LINE_SETS; set++) {
+    if (communicator.sets[set] == NULL) continue;
+    communicator.sets[set]->next = first;
+    first = communicator.sets[set];
+    communicator.sets[set] = NULL;
+  }
+  communicator.group = NULL;
+  forget_devices();
+  end_groups(first, way);
 }
 
 static void nccl_abort(void) {
   communicator.broken = true;
-  end_group(abort_all);
+  end_all(abort_all);
 }
 
 static void nccl_close(void) {
   bool done = false;
   const bool well = nccl_state(&done) == SHARDRT_OK && done;
-  end_group(well ? finish_all : abort_all);
+  end_all(well ? finish_all : abort_all);
   communicator.broken = false;
 }
 
@@ -390,6 +543,8 @@ const struct accelerator_links nccl_links = {
     .id = nccl_id,
     .join = nccl_join,
     .exchange = nccl_exchange,
+    .divide = nccl_divide,
+    .together = nccl_together,
     .state = nccl_state,
     .abort = nccl_abort,
     .close = nccl_close,

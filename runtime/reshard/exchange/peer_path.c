@@ -7,14 +7,14 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/number_text.h"
-#include "platform/accelerator.h"
+#include "layout/mesh.h"
 
 static const char what[] = "the links between the processes' GPUs";
 
 /* What a process tells of itself; the GPUs of its devices follow. */
 struct link_report {
-  int32_t is_off; /* SHARDRT_LINKS=off */
-  int32_t code;   /* of opening the links here */
+  int32_t wish; /* SHARDRT_LINKS */
+  int32_t code; /* of opening the links here */
   char problem[224];
 };
 
@@ -40,10 +40,10 @@ static const struct gpu_identity *gpu_of(const struct told *t, int64_t device) {
 
 static int describe_self(char *mine, int32_t devices) {
   struct link_report *self = (struct link_report *)mine;
-  bool is_off;
-  int code = accelerator_links_wish(&is_off);
+  enum accelerator_links_wish wish;
+  int code = accelerator_links_wish(&wish);
   if (code < 0) return code;
-  *self = (struct link_report){.is_off = is_off};
+  *self = (struct link_report){.wish = (int32_t)wish};
   struct gpu_identity *gpus = (struct gpu_identity *)(self + 1);
   for (int32_t d = 0; d < devices; d++) {
     struct accelerator_info info;
@@ -63,8 +63,8 @@ static int compare_gpus(const void *a, const void *b, void *context) {
 }
 
 /* Numbers the GPUs by their first device, into `ranks`; marks in `sharing` the processes that share one with others.
- * `order` has room for two numbers of each device. */
-static void rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool *sharing) {
+ * `order` has room for two numbers of each device. Returns how many GPUs there are. */
+static int32_t rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool *sharing) {
   const int64_t count = (int64_t)t->processes * t->devices;
   int64_t *first = order + count; /* of each device, the first one of its GPU */
   for (int64_t i = 0; i < count; i++) order[i] = i;
@@ -78,6 +78,7 @@ static void rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool
   }
   int32_t next = 0;
   for (int64_t i = 0; i < count; i++) ranks[i] = first[i] == i ? next++ : ranks[first[i]];
+  return next;
 }
 
 /* ---- which way -------------------------------------------------------------------------------------------------- */
@@ -93,7 +94,9 @@ static void choose_kind(struct peer_path *c, const struct told *t, int32_t proce
   int32_t off = 0;
   for (int32_t p = 0; p < t->processes; p++) {
     any = any || sharing[p];
-    off += report_of(t, p)->is_off;
+    off += report_of(t, p)->wish == LINKS_OFF;
+    if (p == 0) c->wish = (enum accelerator_links_wish)report_of(t, p)->wish;
+    if (report_of(t, p)->wish != report_of(t, 0)->wish) c->wish = LINKS_MESSAGES;
   }
   c->kind = off > 0 ? PEERS_BY_HOST : PEERS_LINKED;
   if (off == t->processes) return; /* as was asked for: that is no news */
@@ -199,8 +202,9 @@ static void give_links(struct peer_path *c) {
 
 /* That they cannot be opened here is no failure. */
 static void open_links(struct peer_path *c, struct link_report *mine) {
-  mine->code = mine->is_off ? SHARDRT_OK : take_links(c);
-  c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
+  const bool is_off = mine->wish == LINKS_OFF;
+  mine->code = is_off ? SHARDRT_OK : take_links(c);
+  c->is_open = !is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
 }
 
@@ -214,7 +218,7 @@ static int compare_selves(struct peer_path *c, struct collective *m, struct told
   if (code == SHARDRT_OK) code = describe_self((char *)self, t->devices);
   if (code == SHARDRT_OK) open_links(c, self);
   code = collective_join(m, what, code, self, t->stride, t->all);
-  if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
+  if (code == SHARDRT_OK) c->is_apart = (size_t)rank_gpus(t, order, c->ranks, sharing) == count;
   if (code == SHARDRT_OK) choose_kind(c, t, m->index, sharing);
   alloc_free(order);
   alloc_free(sharing);
@@ -239,6 +243,26 @@ int peer_path_settle(struct peer_path *c, struct collective *m, int32_t devices)
   if (c->is_broken) return code; /* peer_path_close has the rest */
   give_links(c);
   return code;
+}
+
+int32_t peer_path_lines(struct peer_path *c, shardrt_mesh *mesh, const int64_t *weights, bool *is_new) {
+  const size_t bytes = (size_t)mesh->naxes * sizeof *weights;
+  int32_t oldest = 0;
+  c->asked++;
+  for (int32_t set = 0; set < ACCELERATOR_LINE_SETS; set++) {
+    struct peer_lines *own = &c->lines[set];
+    *is_new = own->mesh == NULL || memcmp(own->weights, weights, bytes) != 0 || !shardrt_mesh_equal(own->mesh, mesh);
+    if (!*is_new) {
+      own->used = c->asked;
+      return set;
+    }
+    if (own->used < c->lines[oldest].used) oldest = set;
+  }
+  struct peer_lines *made = &c->lines[oldest];
+  shardrt_mesh_free(made->mesh);
+  *made = (struct peer_lines){.mesh = mesh_retain(mesh), .used = c->asked};
+  memcpy(made->weights, weights, bytes);
+  return oldest;
 }
 
 void peer_path_break(struct peer_path *c) {
@@ -278,6 +302,7 @@ void peer_path_close(struct peer_path *c) {
   const struct accelerator *a = accelerator_get();
   if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
   give_links(c);
+  for (int32_t set = 0; set < ACCELERATOR_LINE_SETS; set++) shardrt_mesh_free(c->lines[set].mesh);
   alloc_free(c->ranks);
   *c = (struct peer_path){0};
 }

@@ -22,13 +22,21 @@ extern "C" {
   X(ncclInProgress, 7, "NCCL operation in progress")
 #define STANDIN_NCCL_TYPES(X)                                                                                          \
   X(ncclInt8, 0)                                                                                                       \
-  X(ncclUint8, 1)
+  X(ncclUint8, 1)                                                                                                      \
+  X(ncclInt32, 2)                                                                                                      \
+  X(ncclUint32, 3)                                                                                                     \
+  X(ncclInt64, 4)                                                                                                      \
+  X(ncclUint64, 5)                                                                                                     \
+  X(ncclFloat32, 7)                                                                                                    \
+  X(ncclFloat64, 8)
+#define STANDIN_NCCL_OPS(X) X(ncclSum, 0)
 
 #ifndef STANDIN_DRIFT
 
 #define STANDIN_VALUE(name, value, ...) name = value,
 typedef enum { STANDIN_NCCL_RESULTS(STANDIN_VALUE) } ncclResult_t;
 typedef enum { STANDIN_NCCL_TYPES(STANDIN_VALUE) } ncclDataType_t;
+typedef enum { STANDIN_NCCL_OPS(STANDIN_VALUE) } ncclRedOp_t;
 #undef STANDIN_VALUE
 
 #define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
@@ -49,6 +57,7 @@ typedef struct {
   int blocking;
 } ncclConfig_t;
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_SPLIT_NOCOLOR    -1
 #define NCCL_CONFIG_INITIALIZER                                                                                        \
   { sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT }
 
@@ -59,6 +68,7 @@ const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
@@ -73,6 +83,14 @@ ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -115,6 +115,23 @@ function links.exchange(messages)
   links.check(accelerator.get().links.exchange(#messages, list))
 end
 
+--- Starts to make lines of GPUs: for each of this process's devices, from 0, the number of its line, and its place.
+function links.divide(set, lines, places)
+  local c_lines, c_places = ffi.new("int32_t[?]", #lines + 1), ffi.new("int32_t[?]", #lines + 1)
+  for d = 0, #lines do c_lines[d], c_places[d] = lines[d], places[d] end
+  links.check(accelerator.get().links.divide(set, c_lines, c_places))
+end
+
+--- What devices do in their lines, each {device=, kind=, dtype=, from=, to=, elements=, root=}.
+function links.together(set, works)
+  local list = ffi.new("struct accelerator_line_work[?]", math.max(#works, 1))
+  for i, w in ipairs(works) do
+    list[i - 1] = { device = w.device, kind = accelerator.C[w.kind], dtype = accelerator.C[w.dtype], root = w.root or 0,
+      from = w.from, to = w.to, elements = w.elements }
+  end
+  links.check(accelerator.get().links.together(set, #works, list))
+end
+
 --- Memory of a device, filled with `text` or, where that is a number, of so many bytes.
 function links.memory(device, text)
   local a, out = accelerator.get(), ffi.new "void *[1]"
