@@ -2,8 +2,8 @@
 #ifndef SHARDRT_DATASET_PARQUET_PARQUET_H
 #define SHARDRT_DATASET_PARQUET_PARQUET_H
 
-#include "dataset/parquet/column.h"
-#include "dataset/parquet/page.h"
+#include "dataset/parquet/encoding/column.h"
+#include "dataset/parquet/encoding/page.h"
 #include "dataset/parquet/units.h"
 #include "dataset/source.h"
 

@@ -1,9 +1,9 @@
 // build: -O3
-#include "dataset/parquet/delta.h"
+#include "dataset/parquet/encoding/delta.h"
 
 #include <string.h>
 
-#include "dataset/parquet/hybrid.h"
+#include "dataset/parquet/encoding/hybrid.h"
 
 enum { PIECE = 256, MOST_BITS = 64, MINIBLOCK = 32 };
 

@@ -3,8 +3,8 @@
  *
  * A schema is a tree; its leaves are the columns. A leaf's name is its path: "image.bytes" of a structure; of a list
  * the names between are left out ("tags", not "tags.list.element"), of a map "m.key" and "m.value". */
-#ifndef SHARDRT_DATASET_PARQUET_FOOTER_H
-#define SHARDRT_DATASET_PARQUET_FOOTER_H
+#ifndef SHARDRT_DATASET_PARQUET_METADATA_FOOTER_H
+#define SHARDRT_DATASET_PARQUET_METADATA_FOOTER_H
 
 #include "storage/stored.h"
 

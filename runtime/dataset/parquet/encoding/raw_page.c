@@ -1,4 +1,4 @@
-#include "dataset/parquet/raw_page.h"
+#include "dataset/parquet/encoding/raw_page.h"
 
 #include <string.h>
 #include <zlib.h>
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "codec/decompress.h"
-#include "dataset/parquet/hybrid.h"
+#include "dataset/parquet/encoding/hybrid.h"
 
 enum { CODEC_NONE, CODEC_SNAPPY, CODEC_GZIP, CODEC_LZO, CODEC_BROTLI, CODEC_LZ4, CODEC_ZSTD, CODEC_LZ4_RAW };
 enum { PAGE_AT_MOST = 1 << 30, LENGTH = 4 };

@@ -1,4 +1,4 @@
-#include "dataset/parquet/thrift.h"
+#include "dataset/parquet/metadata/thrift.h"
 
 enum { DEEPEST = 32, VARINT_BITS = 64, DOUBLE_BYTES = 8, LONG_LIST = 15 };
 

@@ -1,8 +1,8 @@
 /* column.h - how a column's values become a field's elements. */
-#ifndef SHARDRT_DATASET_PARQUET_COLUMN_H
-#define SHARDRT_DATASET_PARQUET_COLUMN_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_COLUMN_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_COLUMN_H
 
-#include "dataset/parquet/footer.h"
+#include "dataset/parquet/metadata/footer.h"
 
 /* What is done to a value. */
 enum column_kind {

@@ -1,11 +1,11 @@
 /* raw_page.h - a page as it lies in the file: read, compared with its checksum, decompressed, and cut into levels and
  * values. */
-#ifndef SHARDRT_DATASET_PARQUET_RAW_PAGE_H
-#define SHARDRT_DATASET_PARQUET_RAW_PAGE_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_RAW_PAGE_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_RAW_PAGE_H
 
-#include "dataset/parquet/footer.h"
-#include "dataset/parquet/page.h"
-#include "dataset/parquet/page_header.h"
+#include "dataset/parquet/encoding/page.h"
+#include "dataset/parquet/metadata/footer.h"
+#include "dataset/parquet/metadata/page_header.h"
 
 enum parquet_encoding {
   ENCODING_PLAIN = 0,

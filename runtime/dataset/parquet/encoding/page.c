@@ -1,4 +1,4 @@
-#include "dataset/parquet/page.h"
+#include "dataset/parquet/encoding/page.h"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 // build: -O3
-#include "dataset/parquet/values.h"
+#include "dataset/parquet/encoding/values.h"
 
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/size.h"
-#include "dataset/parquet/delta.h"
-#include "dataset/parquet/hybrid.h"
+#include "dataset/parquet/encoding/delta.h"
+#include "dataset/parquet/encoding/hybrid.h"
 
 enum { LENGTH = 4 };
 

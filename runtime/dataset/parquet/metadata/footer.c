@@ -1,4 +1,4 @@
-#include "dataset/parquet/footer.h"
+#include "dataset/parquet/metadata/footer.h"
 
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/text.h"
-#include "dataset/parquet/thrift.h"
+#include "dataset/parquet/metadata/thrift.h"
 
 enum { TAIL_BYTES = 8, LEAST_BYTES = 12, DEEPEST = 64, NAME_BYTES = 4096, MOST_LEVEL = 127 };
 

@@ -1,6 +1,6 @@
 /* page.h - a page of a column, decoded: counted, and never changed after it is made. */
-#ifndef SHARDRT_DATASET_PARQUET_PAGE_H
-#define SHARDRT_DATASET_PARQUET_PAGE_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_PAGE_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_PAGE_H
 
 #include <stdatomic.h>
 

@@ -1,11 +1,11 @@
 /* values.h - the values of a page, out of whatever encoding they are in.
  * https://parquet.apache.org/docs/file-format/data-pages/encodings/ */
-#ifndef SHARDRT_DATASET_PARQUET_VALUES_H
-#define SHARDRT_DATASET_PARQUET_VALUES_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_VALUES_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_VALUES_H
 
-#include "dataset/parquet/column.h"
-#include "dataset/parquet/page.h"
-#include "dataset/parquet/raw_page.h"
+#include "dataset/parquet/encoding/column.h"
+#include "dataset/parquet/encoding/page.h"
+#include "dataset/parquet/encoding/raw_page.h"
 
 enum { VALUES_AT_MOST = 1 << 30 }; /* bytes of a page's */
 

@@ -1,7 +1,7 @@
-#include "dataset/parquet/page_header.h"
+#include "dataset/parquet/metadata/page_header.h"
 
 #include "base/error.h"
-#include "dataset/parquet/thrift.h"
+#include "dataset/parquet/metadata/thrift.h"
 
 enum { FIRST_TRY = 256, GROWS = 8, ENCODING_RLE = 3 };
 

@@ -1,7 +1,7 @@
 /* delta.h - whole numbers by what each differs from the one before it, in blocks of few bits.
  * https://parquet.apache.org/docs/file-format/data-pages/encodings/ (DELTA_BINARY_PACKED) */
-#ifndef SHARDRT_DATASET_PARQUET_DELTA_H
-#define SHARDRT_DATASET_PARQUET_DELTA_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_DELTA_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_DELTA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // build: -O3
-#include "dataset/parquet/column.h"
+#include "dataset/parquet/encoding/column.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // build: -O3
-#include "dataset/parquet/hybrid.h"
+#include "dataset/parquet/encoding/hybrid.h"
 
 #include <string.h>
 

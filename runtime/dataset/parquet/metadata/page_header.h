@@ -1,6 +1,6 @@
 /* page_header.h - what stands before each page of a column. */
-#ifndef SHARDRT_DATASET_PARQUET_PAGE_HEADER_H
-#define SHARDRT_DATASET_PARQUET_PAGE_HEADER_H
+#ifndef SHARDRT_DATASET_PARQUET_METADATA_PAGE_HEADER_H
+#define SHARDRT_DATASET_PARQUET_METADATA_PAGE_HEADER_H
 
 #include "storage/stored.h"
 

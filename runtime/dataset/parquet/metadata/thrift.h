@@ -3,8 +3,8 @@
  *
  * A cursor over bytes in memory. Whatever is malformed or cut off sets `failed`, after which everything reads as zero
  * and every structure and list is over; so a parser looks once, in the end. */
-#ifndef SHARDRT_DATASET_PARQUET_THRIFT_H
-#define SHARDRT_DATASET_PARQUET_THRIFT_H
+#ifndef SHARDRT_DATASET_PARQUET_METADATA_THRIFT_H
+#define SHARDRT_DATASET_PARQUET_METADATA_THRIFT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* hybrid.h - whole numbers of few bits, packed side by side or as runs of one value: levels, and places in a
  * dictionary. https://parquet.apache.org/docs/file-format/data-pages/encodings/ (RLE/bit-packing hybrid) */
-#ifndef SHARDRT_DATASET_PARQUET_HYBRID_H
-#define SHARDRT_DATASET_PARQUET_HYBRID_H
+#ifndef SHARDRT_DATASET_PARQUET_ENCODING_HYBRID_H
+#define SHARDRT_DATASET_PARQUET_ENCODING_HYBRID_H
 
 #include <stdbool.h>
 #include <stddef.h>
