@@ -19,11 +19,10 @@ enum { PAGE_AT_MOST = 1 << 30, LENGTH = 4 };
 static int kind_of(int32_t codec, enum decompress_kind *out) {
   static const enum decompress_kind kinds[] = {
       [CODEC_NONE] = DECOMPRESS_NONE,     [CODEC_SNAPPY] = DECOMPRESS_SNAPPY, [CODEC_GZIP] = DECOMPRESS_GZIP,
-      [CODEC_BROTLI] = DECOMPRESS_BROTLI, [CODEC_ZSTD] = DECOMPRESS_ZSTD,     [CODEC_LZ4_RAW] = DECOMPRESS_LZ4};
-  if (codec == CODEC_LZO || codec == CODEC_LZ4)
-    return error_set(SHARDRT_EINVAL,
-                     "it is compressed by %s, which shardrt does not read; zstd, snappy and LZ4_RAW are",
-                     codec == CODEC_LZO ? "LZO" : "the LZ4 of old (LZ4, not LZ4_RAW)");
+      [CODEC_BROTLI] = DECOMPRESS_BROTLI, [CODEC_LZ4] = DECOMPRESS_LZ4,       [CODEC_ZSTD] = DECOMPRESS_ZSTD,
+      [CODEC_LZ4_RAW] = DECOMPRESS_LZ4};
+  if (codec == CODEC_LZO)
+    return error_set(SHARDRT_EINVAL, "it is compressed by LZO, which shardrt does not read; zstd, snappy and LZ4 are");
   if (codec < 0 || codec > CODEC_LZ4_RAW)
     return error_set(SHARDRT_EINVAL, "it is compressed by codec %d, which shardrt does not know", (int)codec);
   *out = kinds[codec];
@@ -42,6 +41,39 @@ static int check_crc32(const struct page_header *header, const uint8_t *data) {
   const uint32_t found = crc32_of(data, header->bytes);
   if (found == header->crc) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "it is damaged: its CRC-32 is %08x, and should be %08x", found, header->crc);
+}
+
+static uint32_t big_endian_32(const uint8_t *at) {
+  return __builtin_bswap32(little_endian_32(at));
+}
+
+/* The LZ4 of old is as Hadoop wrote it: pieces, before each what it becomes and how long it is, highest byte first.
+ * Goes through them, and decompresses them where `room` is not NULL; false: they are no such pieces. */
+static bool walk_pieces(const uint8_t *data, size_t bytes, uint8_t *room, size_t unpacked, int *code) {
+  enum { HEAD = 8 };
+  *code = SHARDRT_OK;
+  while (bytes >= HEAD && *code == SHARDRT_OK) {
+    const size_t becomes = big_endian_32(data), length = big_endian_32(data + LENGTH);
+    data += HEAD;
+    bytes -= HEAD;
+    if (length > bytes || becomes > unpacked) return false;
+    if (room != NULL) {
+      *code = decompress(DECOMPRESS_LZ4, data, length, room, becomes);
+      room += becomes;
+    }
+    data += length;
+    bytes -= length;
+    unpacked -= becomes;
+  }
+  return bytes == 0 && unpacked == 0;
+}
+
+/* Others wrote one block, as LZ4_RAW is. */
+static int unpack_lz4_of_old(const uint8_t *data, size_t bytes, uint8_t *room, size_t unpacked) {
+  int code;
+  if (!walk_pieces(data, bytes, NULL, unpacked, &code)) return decompress(DECOMPRESS_LZ4, data, bytes, room, unpacked);
+  walk_pieces(data, bytes, room, unpacked, &code);
+  return code;
 }
 
 /* Memory that stays, or not. */
@@ -70,7 +102,10 @@ static int unpack(const struct raw_place *place, const uint8_t *data, size_t byt
   if (room == NULL) return ALLOC_FAILED;
   *at = room;
   const int64_t start = reader_now();
-  if (unpacked > 0 || bytes > 0) code = decompress(kind, data, bytes, room, unpacked);
+  if (kind == DECOMPRESS_LZ4 && place->chunk->codec == CODEC_LZ4)
+    code = unpack_lz4_of_old(data, bytes, room, unpacked);
+  else if (unpacked > 0 || bytes > 0)
+    code = decompress(kind, data, bytes, room, unpacked);
   reader_spent(reader, READER_DECODE, start);
   return code;
 }
