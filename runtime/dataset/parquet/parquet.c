@@ -1,3 +1,4 @@
+// build: -O3
 /* parquet.c - the columns of Parquet files as fields: https://parquet.apache.org/docs/file-format
  *
  * What is read, decompressed and decoded as a whole is a page (load.c), and decoded pages are kept for a while
@@ -104,6 +105,7 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
   struct parquet *self = (struct parquet *)source;
   struct reader arena = {0};
   self->owner = page_cache_owner();
+  self->leaves_nulls_out = options->leaves_nulls_out != 0;
   self->verify = guard_verify(options, GUARD_DEFAULT_PLAIN) != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->file);
   if (code == SHARDRT_OK) code = source_add_file(&self->base, self->file.title, &self->file, 0);
@@ -156,15 +158,26 @@ static const uint8_t *row_of(const struct parquet_page *page, int64_t at, size_t
   return page->data + (size_t)at * element;
 }
 
+/* How many of n samples follow one another, by pieces that are compared at once. */
+static int64_t consecutive(const int64_t *samples, int64_t n) {
+  enum { PIECE = 64 };
+  int64_t run = 0;
+  for (; n - run >= PIECE; run += PIECE) {
+    int64_t differs = 0;
+    for (int64_t i = 0; i < PIECE; i++) differs |= samples[run + i] ^ (samples[0] + run + i);
+    if (differs != 0) break;
+  }
+  while (run < n && samples[run] == samples[0] + run) run++;
+  return run;
+}
+
 /* How many of the samples from i on follow one another in the same page, and have no null. */
 static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct parquet_page *page,
                           int64_t first) {
-  int64_t run = 0;
-  while (i + run < n && samples[i + run] == samples[i] + run) {
-    const int64_t at = samples[i] + run - first;
-    if (at >= page->rows || (page->valid != NULL && page->valid[at] == PAGE_NULL)) break;
-    run++;
-  }
+  const int64_t at = samples[i] - first, left = n - i < page->rows - at ? n - i : page->rows - at;
+  const int64_t run = consecutive(samples + i, left);
+  for (int64_t r = 0; page->valid != NULL && r < run; r++)
+    if (page->valid[at + r] == PAGE_NULL) return r;
   return run;
 }
 
@@ -307,5 +320,6 @@ const struct source_format parquet_format = {
     .block = parquet_block,
     .blocks_kept = parquet_blocks_kept,
     .keeps_together = true,
+    .prune = parquet_prune,
     .close = parquet_close,
 };

@@ -15,7 +15,7 @@ enum { TAIL_BYTES = 8, LEAST_BYTES = 12, DEEPEST = 64, NAME_BYTES = 4096, MOST_L
 enum { REQUIRED, OPTIONAL, REPEATED };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3, CONVERTED_DECIMAL = 5 };
 enum { CONVERTED_UINT_8 = 11, CONVERTED_INT_64 = 18 };
-enum { CONVERTED_UTF8 = 0, CONVERTED_ENUM = 4, CONVERTED_JSON = 19 };
+enum { CONVERTED_UTF8 = 0, CONVERTED_ENUM = 4, CONVERTED_JSON = 19, CONVERTED_INTERVAL = 21 };
 enum { LOGICAL_STRING = 1, LOGICAL_ENUM = 4, LOGICAL_JSON = 12 };
 enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_DECIMAL = 5, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
 
@@ -137,6 +137,9 @@ static int add_leaf(struct parquet_footer *self, const struct schema_node *node,
                                 .repetition = place->repetition,
                                 .repeated = place->repeated};
   set_logical(node, leaf);
+  /* Logical types that are newer have orders of their own, or none. */
+  leaf->is_ordered =
+      leaf->type != PARQUET_INT96 && node->converted != CONVERTED_INTERVAL && node->logical <= LOGICAL_FLOAT16;
   leaf->name = alloc_text("%s", path);
   if (leaf->name == NULL) return ALLOC_FAILED;
   self->nleaves++;

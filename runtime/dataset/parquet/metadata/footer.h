@@ -33,6 +33,7 @@ struct parquet_leaf {
   int32_t scale; /* of a decimal */
   int32_t bits;  /* of a whole number */
   bool is_unsigned;
+  bool is_ordered; /* the format says which of two values is less */
 };
 
 /* A column of a row group. */
