@@ -181,6 +181,40 @@ static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const st
   return run;
 }
 
+/* Rows of a page one by one, of elements of a size that is known here: many loads are under way at once. How many were
+ * copied: up to the first that is in another page, or null. */
+#define PICK(bits)                                                                                                     \
+  static int64_t pick_##bits(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first,        \
+                             uint8_t *dst) {                                                                           \
+    int64_t i = 0;                                                                                                     \
+    for (; i < n; i++) {                                                                                               \
+      const uint64_t at = (uint64_t)(samples[i] - first);                                                              \
+      if (at >= (uint64_t)page->rows || (page->valid != NULL && page->valid[at] == PAGE_NULL)) break;                  \
+      memcpy(dst + (size_t)i * (bits / 8), page->data + at * (bits / 8), bits / 8);                                    \
+    }                                                                                                                  \
+    return i;                                                                                                          \
+  }
+PICK(8)
+PICK(16)
+PICK(32)
+PICK(64)
+
+static int64_t pick_rows(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first, size_t each,
+                         uint8_t *dst) {
+  switch (each) {
+  case 1:
+    return pick_8(samples, n, page, first, dst);
+  case 2:
+    return pick_16(samples, n, page, first, dst);
+  case 4:
+    return pick_32(samples, n, page, first, dst);
+  case 8:
+    return pick_64(samples, n, page, first, dst);
+  default:
+    return 0;
+  }
+}
+
 static int parquet_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct parquet *self = (const struct parquet *)source;
@@ -198,10 +232,13 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
     int64_t first;
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
     if (code != SHARDRT_OK) return code;
+    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
+    const bool scattered = whole && i + 1 < n && samples[i + 1] != samples[i] + 1;
+    run = scattered ? pick_rows(samples + i, n - i, page, first, column->element, to) : 0;
+    if (run > 0) continue;
     run = run_length(samples, n, i, page, first);
     if (run == 0) return refuse_null(self, field, samples[i]);
     const uint8_t *from = row_of(page, samples[i] - first, column->element);
-    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
     for (int64_t r = 0; !whole && r < run; r++) {
       const int64_t zero = 0;
       box_runs_copy(&runs, from + (size_t)r * column->element, &zero, 1, reader->past_caches,
