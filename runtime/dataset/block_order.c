@@ -1,3 +1,4 @@
+// build: -O3
 #include "dataset/block_order.h"
 
 #include <pthread.h>
@@ -201,6 +202,8 @@ struct order_walk {
   struct feistel_halves halves;
   uint64_t tweak;
   int64_t block, block_first; /* one of them, and its first sample */
+  int64_t *waiting;           /* ranks in the strip that are still to become samples, in their places; */
+  int64_t nwaiting;           /* all of this strip */
 };
 
 /* The first block of window w. */
@@ -240,6 +243,25 @@ static int64_t block_of(const struct order_walk *self, int64_t from, int64_t to,
   return from + search_part(self->table->starts + from, sizeof *self->table->starts, to - from, self->start + rank);
 }
 
+/* Makes samples of the ranks that wait. */
+static void walk_on(struct order_walk *self, const struct block_orders *orders) {
+  const struct order_table *t = self->table;
+  if (self->nwaiting > 0)
+    feistel_many(&self->halves, self->strip_stop - self->strip, t->keys, ROW_ROUNDS, self->tweak, self->waiting,
+                 self->nwaiting);
+  for (int64_t i = 0; i < self->nwaiting; i++) {
+    const int64_t rank = self->strip + self->waiting[i];
+    int64_t block = self->strip_from;
+    if (self->strip_to - self->strip_from > 1) block = block_of(self, self->strip_from, self->strip_to, rank);
+    if (block != self->block) {
+      self->block = block;
+      self->block_first = source_block(orders->source, t->first_block + epoch_order_at(&t->alone, block)).first;
+    }
+    self->waiting[i] = self->block_first + self->start + rank - t->starts[block];
+  }
+  self->nwaiting = 0;
+}
+
 static void enter_strip(struct order_walk *self, int64_t rank) {
   const struct order_table *t = self->table;
   const int64_t blocks = self->to - self->from, lanes = t->lanes > 0 ? t->lanes : 1;
@@ -253,14 +275,18 @@ static void enter_strip(struct order_walk *self, int64_t rank) {
   self->tweak = feistel_mix(t->keys[ROW_ROUNDS] + feistel_golden * (uint64_t)self->strip_from);
 }
 
-/* The sample at a position of the table's epoch. */
-static int64_t walk_to(struct order_walk *self, const struct block_orders *orders, const struct order_table *t,
-                       int64_t position) {
+/* Notes in *sample, which follows the last one, the sample at a position of the table's epoch: there it is at the
+ * latest after walk_on. */
+static void walk_to(struct order_walk *self, const struct block_orders *orders, const struct order_table *t,
+                    int64_t position, int64_t *sample) {
   if (t->stands_alone) {
+    walk_on(self, orders);
     *self = (struct order_walk){.table = t};
-    return t->first + epoch_order_at(&t->alone, position);
+    *sample = t->first + epoch_order_at(&t->alone, position);
+    return;
   }
   if (self->table != t || position < self->start || position >= self->stop) {
+    walk_on(self, orders);
     const int64_t block = search_part(t->starts, sizeof *t->starts, t->count_blocks, position);
     enter_window(self, t, ((block + 1) * t->windows - 1) / t->count_blocks);
   }
@@ -269,17 +295,13 @@ static int64_t walk_to(struct order_walk *self, const struct block_orders *order
   else
     self->at = lane_of(t, t->base + position);
   self->position = position;
-  int64_t rank = rank_of(self, self->at);
-  if (rank < self->strip || rank >= self->strip_stop) enter_strip(self, rank);
-  const int64_t rows = self->strip_stop - self->strip;
-  rank = self->strip + feistel_at(&self->halves, rows, t->keys, ROW_ROUNDS, self->tweak, rank - self->strip);
-  int64_t block = self->strip_from;
-  if (self->strip_to - self->strip_from > 1) block = block_of(self, self->strip_from, self->strip_to, rank);
-  if (block != self->block) {
-    self->block = block;
-    self->block_first = source_block(orders->source, t->first_block + epoch_order_at(&t->alone, block)).first;
+  const int64_t rank = rank_of(self, self->at);
+  if (rank < self->strip || rank >= self->strip_stop) {
+    walk_on(self, orders);
+    enter_strip(self, rank);
   }
-  return self->block_first + self->start + rank - t->starts[block];
+  if (self->nwaiting == 0) self->waiting = sample;
+  self->waiting[self->nwaiting++] = rank - self->strip;
 }
 
 /* Whose turn it is at a position of an epoch. */
@@ -294,12 +316,21 @@ int block_orders_samples(struct block_orders *self, int64_t epoch, int64_t first
   struct order_walk walk = {0};
   bool writing = false;
   int code = SHARDRT_OK;
+  struct source_turn turn = {0};
+  int64_t position = -1; /* in the epoch of whose turn it is */
   pthread_rwlock_rdlock(&self->lock);
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
-    const struct source_turn turn = turn_at(self, epoch, first + i);
-    epochs[i] = turn.before / turn.count;
+    if (self->source->mix == NULL && position >= 0 && position + 1 < turn.count) {
+      position++;
+      epochs[i] = epochs[i - 1];
+    } else {
+      turn = turn_at(self, epoch, first + i);
+      epochs[i] = turn.before / turn.count;
+      position = turn.before % turn.count;
+    }
     const struct order_table *t = walk.table;
     if (t == NULL || t->first != turn.first || t->epoch != epochs[i]) t = find_table(self, turn.first, epochs[i]);
+    if (t == NULL) walk_on(&walk, self);
     if (t == NULL && !writing) {
       pthread_rwlock_unlock(&self->lock);
       pthread_rwlock_wrlock(&self->lock);
@@ -314,8 +345,9 @@ int block_orders_samples(struct block_orders *self, int64_t epoch, int64_t first
     if (t == NULL)
       code = ALLOC_FAILED;
     else
-      samples[i] = walk_to(&walk, self, t, turn.before % turn.count);
+      walk_to(&walk, self, t, position, &samples[i]);
   }
+  walk_on(&walk, self);
   pthread_rwlock_unlock(&self->lock);
   return code;
 }

@@ -36,6 +36,7 @@ typedef struct shardrt_source_options {
   const char *const *nulls; /* of parquet: what takes the place of nulls in each field that is asked for, in text; NULL:
                                nothing, and a row that has one cannot be read. NULL for all */
   int32_t tells_nulls;      /* 1: of parquet, each field is a bool, whether the row has no null there */
+  int32_t leaves_nulls_out; /* 1: of parquet, rows that have a null for which there is no value are never read */
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's
@@ -160,9 +161,13 @@ int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part);
 /* The samples of `source` for which all fields of `verdict`, a source of as many samples and of bool fields without
  * dimensions, are true. Every process must call it: each works out its share, once, and all know the outcome.
  * EMISMATCH: their sources differ. What fails in one process fails in all. Under planning all samples are let through.
- */
+ * Fields that are outcomes of the transform "condition" are asked first, each about the samples for which those before
+ * it are true; samples that statistics rule out are asked nothing. */
 int shardrt_source_filter(shardrt_job *job, shardrt_source *source, const shardrt_source *verdict,
                           shardrt_source **out);
+/* How many samples the filters below any views of a source never looked at, as statistics in the files tell that a
+ * condition does not hold for them; the same in every process, and under planning. */
+int64_t shardrt_source_pruned(const shardrt_source *source);
 /* The samples of `source` for which those of `looked`, a source made of it by maps, can be read, and what is to be
  * decoded in them decoded, all of it. A sample is left out where that fails with the data (EFORMAT, EOVERFLOW);
  * whatever else fails is an error, as it would be later. Every process must call it, as shardrt_source_filter, and has

@@ -70,4 +70,32 @@ static inline int64_t feistel_at(const struct feistel_halves *halves, int64_t co
   return (int64_t)x;
 }
 
+/* The same of n positions, in their places: side by side, as none waits for another. */
+static inline void feistel_many(const struct feistel_halves *halves, int64_t count, const uint64_t *keys,
+                                int32_t rounds, uint64_t tweak, int64_t *positions, int64_t n) {
+  enum { PIECE = 64 };
+  const int32_t low_bits = halves->low_bits;
+  for (int64_t first = 0; first < n; first += PIECE) {
+    int64_t *at = positions + first;
+    uint8_t left[PIECE]; /* those that are not below the count yet */
+    int32_t nleft = (int32_t)(n - first < PIECE ? n - first : PIECE);
+    for (int32_t i = 0; i < nleft; i++) left[i] = (uint8_t)i;
+    while (nleft > 0) {
+      int32_t over = 0;
+      for (int32_t i = 0; i < nleft; i++) {
+        const uint8_t own = left[i];
+        uint64_t low = (uint64_t)at[own] & halves->low_mask, high = (uint64_t)at[own] >> low_bits;
+        for (int32_t r = 0; r < rounds; r += 2) {
+          high ^= feistel_scramble(low, keys[r] ^ tweak) & halves->high_mask;
+          low ^= feistel_scramble(high, keys[r + 1] ^ tweak) & halves->low_mask;
+        }
+        at[own] = (int64_t)(high << low_bits | low);
+        left[over] = own;
+        over += at[own] >= count;
+      }
+      nleft = over;
+    }
+  }
+}
+
 #endif

@@ -1,3 +1,4 @@
+// build: -O3
 /* source.c - what all formats have in common: holders, checked arguments, fingerprints. */
 #include "dataset/source.h"
 
@@ -188,20 +189,35 @@ static int check_sample(const shardrt_source *source, int64_t sample) {
                    (long long)source->count);
 }
 
+/* Looks for a wrong one only where there is one. */
+static int check_samples(const shardrt_source *source, const int64_t *samples, int64_t n) {
+  const uint64_t last = (uint64_t)source->count - 1;
+  uint64_t wrong = source->count == 0 && n > 0 ? UINT64_MAX : 0; /* its sign: a sample below 0, or above the last */
+  for (int64_t i = 0; i < n; i++) wrong |= (uint64_t)samples[i] | (last - (uint64_t)samples[i]);
+  if (wrong >> 63 == 0) return SHARDRT_OK;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) code = check_sample(source, samples[i]);
+  return code;
+}
+
+/* With arguments that are right. */
+static int gather_right(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                        const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct reader_mark mark = reader_mark(reader);
+  int code = source->format->gather(source, field, samples, n, inner, reader, dst);
+  reader_release(reader, mark);
+  const shardrt_field *f = &source->fields[field];
+  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) elements_make_bools(dst, source_box_bytes(f, inner) * (size_t)n);
+  return code;
+}
+
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct reader *reader, void *dst) {
   int code = check_field(source, field);
   if (code == SHARDRT_OK) code = source_refuse_ragged(&source->fields[field]);
   if (code == SHARDRT_OK) code = check_box(&source->fields[field], inner);
-  if (code < 0) return code;
-  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) code = check_sample(source, samples[i]);
-  if (code < 0) return code;
-  const struct reader_mark mark = reader_mark(reader);
-  code = source->format->gather(source, field, samples, n, inner, reader, dst);
-  reader_release(reader, mark);
-  const shardrt_field *f = &source->fields[field];
-  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) elements_make_bools(dst, source_box_bytes(f, inner) * (size_t)n);
-  return code;
+  if (code == SHARDRT_OK) code = check_samples(source, samples, n);
+  return code == SHARDRT_OK ? gather_right(source, field, samples, n, inner, reader, dst) : code;
 }
 
 static bool is_whole(const shardrt_field *field, const shardrt_box *box) {
@@ -326,6 +342,10 @@ size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_b
   return source_is_ragged(&source->fields[field]) ? 0 : source_box_bytes(&source->fields[field], inner);
 }
 
+int source_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out) {
+  return source->format->prune != NULL ? source->format->prune(source, field, condition, out) : SHARDRT_OK;
+}
+
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return source_bytes(source, field, inner);
 }
@@ -352,8 +372,9 @@ int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t fir
   struct reader reader = {0};
   for (int64_t done = 0; done < count && code == SHARDRT_OK;) {
     const int64_t n = count - done < READ_CHUNK ? count - done : READ_CHUNK;
-    for (int64_t i = 0; i < n; i++) samples[i] = sample_at(source, first + done + i);
-    code = source_gather(source, field, samples, n, &whole, &reader, (char *)dst + (size_t)done * bytes);
+    for (int64_t i = 0; i < n; i++) samples[i] = first + done + i;
+    for (int64_t i = 0; source->mix != NULL && i < n; i++) samples[i] = sample_at(source, samples[i]);
+    code = gather_right(source, field, samples, n, &whole, &reader, (char *)dst + (size_t)done * bytes);
     done += n;
   }
   reader_clear(&reader);

@@ -36,6 +36,9 @@ struct source_file {
   bool is_told;                /* it was another process that read the file's head, and told the fingerprint */
 };
 
+struct condition; /* memory/condition.h */
+struct pruned;    /* view/pruned.h */
+
 struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
   /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
@@ -79,6 +82,8 @@ struct source_format {
    * reader.blocks_decoded. */
   int64_t (*blocks_kept)(const shardrt_source *source);
   bool keeps_together; /* in one place for all sources of the format */
+  /* As source_prune; NULL: nothing is known. */
+  int (*prune)(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out);
   /* Of a view (view/view.h). Maps the first samples, n at most, that lie in one base. Writes their numbers there and
    * the base; returns how many, at least 1. On entry *base is the previous samples' base, or 0. */
   int64_t (*translate)(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
@@ -170,6 +175,12 @@ size_t source_stored_bytes(const shardrt_source *source);
 /* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
  * the sample: what plans count. 0 for a field that is computed. */
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+
+/* Adds to `out`, which is empty, ranges of samples for which a condition does not hold in a field, as statistics in the
+ * files tell, which are read for it; or (condition = NULL) in which a field of bools is false. Where a null would be an
+ * error, its sample is in none. Collective only in that all processes come to the same. EFORMAT: statistics that are
+ * damaged; EIO; ENOMEM. */
+int source_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out);
 
 /* One whole sample of a field, as a box. */
 shardrt_box source_whole(const shardrt_field *field);

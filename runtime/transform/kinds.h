@@ -8,6 +8,7 @@
 #define TRANSFORM_KINDS(X)                                                                                             \
   X(cast)                                                                                                              \
   X(center_crop)                                                                                                       \
+  X(condition)                                                                                                         \
   X(crop)                                                                                                              \
   X(decode_image)                                                                                                      \
   X(decode_npy)                                                                                                        \

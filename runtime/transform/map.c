@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "dataset/view/pruned.h"
 #include "transform/chain.h"
 
 struct map {
@@ -91,6 +92,16 @@ static struct sample_range map_block(const shardrt_source *source, int64_t block
   return source_block(source->bases[0], block);
 }
 
+/* A field that is a condition's outcome, or one of the base as it is. */
+static int map_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
+                     struct pruned *out) {
+  const struct chain *chain = &((const struct map *)source)->chains[field];
+  if (chain->count == 0) return source_prune(source->bases[0], chain->field, condition, out);
+  if (condition != NULL || chain->count > 1 || !chain->transforms[0]->kind->is_condition) return SHARDRT_OK;
+  out->is_condition = true;
+  return source_prune(source->bases[0], chain->field, chain->transforms[0]->kept, out);
+}
+
 static void map_close(shardrt_source *source) {
   struct map *m = (struct map *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
@@ -113,6 +124,7 @@ static const struct source_format map_format = {
     .bytes = map_bytes,
     .block_count = map_block_count,
     .block = map_block,
+    .prune = map_prune,
     .close = map_close,
 };
 

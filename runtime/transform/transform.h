@@ -53,8 +53,9 @@ struct transform_kind {
                const struct value *out, int64_t n, const void *const *from, void *to, int64_t *failed);
   /* A number that is equal for equal transforms in all processes. NULL: by its numbers and bytes. */
   uint64_t (*transform_hash)(const shardrt_transform *self);
-  bool larger;   /* `alike` takes pieces that hold more than what `need` says; others are given just that */
-  bool relabels; /* what `need` says is needed is the output as it stands, but for where it is in the whole */
+  bool larger;       /* `alike` takes pieces that hold more than what `need` says; others are given just that */
+  bool is_condition; /* `kept` is the struct condition that its output is the outcome of */
+  bool relabels;     /* what `need` says is needed is the output as it stands, but for where it is in the whole */
   /* Gives self->kept back; NULL: there is nothing. */
   void (*clear)(shardrt_transform *self);
 };

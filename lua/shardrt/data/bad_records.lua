@@ -6,6 +6,7 @@ local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
+local condition = require "shardrt.data.condition"
 local field_map = require "shardrt.data.field_map"
 local list = require "shardrt.base.list"
 local owned = require "shardrt.base.owned"
@@ -96,7 +97,8 @@ function bad_records.of_loader(o)
   for name, given in pairs(is_table(o.transform) and o.transform or {}) do fields[name] = given end
   for name, given in pairs(is_table(o.filter) and o.filter or {}) do
     if type(name) == "string" and o.source.fields[name] then
-      fields[name .. ", for the filter"] = { from = name, unpack(is_table(given) and given or {}) }
+      local steps = is_table(given) and not condition.is(given) and given or {}
+      fields[name .. ", for the filter"] = { from = name, unpack(steps) }
     end
   end
   return bad_records.leave_out("loader", o.source, next(fields) and field_map(o.source, "loader", fields) or o.source)

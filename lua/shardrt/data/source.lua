@@ -196,7 +196,7 @@ local function files_options(caller, o, skips, c_nulls, tells)
     cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
     verify = bad_records.verify(caller, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
-    nulls = c_nulls, tells_nulls = tells and 1 or 0,
+    nulls = c_nulls, tells_nulls = tells and 1 or 0, leaves_nulls_out = o.nulls == "skip" and 1 or 0,
   })
 end
 
@@ -445,7 +445,9 @@ local function read_dropped(self)
   return { fields = names, elements = tonumber(C.shardrt_source_dropped_elements(self)) }
 end
 
-local KNOWN = { fields = true, names = true, bad_records = true, fill = true, dropped = true, classes = true }
+local KNOWN = {
+  fields = true, names = true, bad_records = true, fill = true, dropped = true, classes = true, pruned = true,
+}
 for name, method in pairs(Source) do
   KNOWN[name], Source[name] = true, class.method(source.is, "source", name, method)
 end
@@ -457,6 +459,7 @@ ffi.metatype("shardrt_source", {
     if key == "bad_records" then return bad_records.records(self) end
     if key == "classes" then return read_classes(self) end
     if key == "dropped" then return read_dropped(self) end
+    if key == "pruned" then return tonumber(C.shardrt_source_pruned(self)) end
     if key == "fill" then
       local fill = C.shardrt_source_fill(self)
       return fill >= 0 and fill or nil

@@ -8,6 +8,7 @@ local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local condition = require "shardrt.data.condition"
 local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
@@ -49,7 +50,8 @@ fail.own()
 ---@field fill number? # of packed rows: the share of their elements that are of sequences, 0 to 1
 ---@field dropped {fields: string[], elements: integer}? # of packed rows: fields that they leave out, and how many
 ---elements were cut off sequences longer than a row
----@field filter fun(self: shardrt.source, fields: table<string, function|shardrt.Transform[]>): shardrt.source
+---@field filter fun(self: shardrt.source, fields: table<string, shardrt.Predicate>): shardrt.source
+---@field pruned integer # samples that filters never looked at, as statistics in the files rule them out
 ---@field readable fun(self: shardrt.source): shardrt.source
 ---@field pack fun(self: shardrt.source, o: shardrt.PackOptions): shardrt.source
 
@@ -267,11 +269,13 @@ return function(words, methods, sorted_names, fields_of)
     return skips and bad_records.leave_out(caller, made, made) or made
   end
 
-  --- The samples that count: those for which every field that is named here says so. A field's predicate is a function
-  --- that is given what the field holds, as transform.lua gives it, and returns whether the sample counts; or a list of
-  --- transforms that comes to one bool. It is worked out once, here, by all processes together, each reading the named
-  --- fields of its share of the samples. Every process must call it; under `shardrt plan` every sample counts.
-  ---@param fields table<string, function|shardrt.Transform[]>
+  --- The samples that count: those for which every field that is named here says so. A field's predicate is a condition
+  --- on a number or a text, as {">=", 3} or {">=", 3, "<", 9}; a function that is given what the field holds, as
+  --- transform.lua gives it, and returns whether the sample counts; or a list of transforms that comes to one bool. It
+  --- is worked out once, here, by all processes together, each reading the named fields of its share of the samples,
+  --- except those that a Parquet file's statistics rule out. Conditions are looked at first, and the other fields only
+  --- of samples that meet them. Every process must call it; under `shardrt plan` every sample counts.
+  ---@param fields table<string, shardrt.Predicate>
   ---@return shardrt.source
   function methods:filter(fields)
     plain_table("source:filter", "a table of fields with predicates, as in {label = function(label) … end}", fields)
@@ -280,8 +284,10 @@ return function(words, methods, sorted_names, fields_of)
     for _, name in ipairs(known.names) do verdict[name] = false end
     for name, given in pairs(fields) do
       if type(given) == "function" then given = { transform.predicate("source:filter", given) } end
+      if condition.is(given) then given = { condition.transform("source:filter, field " .. list.show(name), given) } end
       if not given then
-        fail("source:filter, field %s: a function or a list of transforms, not %s", list.show(name), list.show(given))
+        fail('source:filter, field %s: a function, a condition as {">=", 3} or a list of transforms, not %s',
+          list.show(name), list.show(given))
       end
       verdict[name] = given
     end

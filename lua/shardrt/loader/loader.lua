@@ -123,9 +123,11 @@ end
 
 -- For the plan: what else there is to say.
 local function plan_note(self)
+  local pruned = tonumber(C.shardrt_source_pruned(self.source))
+  local by_statistics = pruned > 0 and ("; statistics in the files rule out %.0f samples, unread"):format(pruned) or ""
   local guessed = C.shardrt_source_is_guessed(self.source) and
     "what a filter lets through, what is damaged and how rows are packed shows when data is read: here it is the most "
-    .. "there can be"
+    .. "there can be" .. by_statistics
   return self.auto and self.auto:text() or guessed or nil
 end
 

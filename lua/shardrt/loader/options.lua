@@ -33,7 +33,7 @@ local options = {}
 ---data is read, each part by the process that has its replica 0, before it moves to `sharding`; nil: rows over all
 ---devices. For "auto": one more layout to consider
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
----@field filter table<string, function|shardrt.Transform[]>? # which samples count, as source:filter takes it
+---@field filter table<string, shardrt.Predicate>? # which samples count, as source:filter takes it
 ---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
 ---@field on_bad_record "error"|"skip"|nil # what becomes of samples that cannot be read, or be decoded by `transform`:
 ---they end the job, or are left out, in all processes alike, before the first batch; "error"

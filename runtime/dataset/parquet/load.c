@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/search.h"
 #include "base/size.h"
+#include "dataset/parquet/encoding/values.h"
 #include "dataset/parquet/page_cache.h"
 #include "dataset/parquet/parquet.h"
-#include "dataset/parquet/values.h"
 
 /* What a page is loaded for. */
 struct loading {

@@ -145,7 +145,8 @@ static void *hands_new(const void *owner) {
 
 static void hands_free(void *state) {
   struct hands *self = state;
-  for (int32_t i = 0; i < HANDS; i++) page_free(self->hand[i].page);
+  for (int32_t i = 0; i < HANDS; i++)
+    if (self->hand[i].page != NULL) page_free(self->hand[i].page);
   alloc_free(self);
 }
 

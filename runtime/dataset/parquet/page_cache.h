@@ -4,7 +4,7 @@
 #ifndef SHARDRT_DATASET_PARQUET_PAGE_CACHE_H
 #define SHARDRT_DATASET_PARQUET_PAGE_CACHE_H
 
-#include "dataset/parquet/page.h"
+#include "dataset/parquet/encoding/page.h"
 #include "storage/local/reader.h"
 
 enum { PAGE_CACHE_BYTES = 256 * 1024 * 1024 };

@@ -1,3 +1,4 @@
+// build: -O3
 /* parquet.c - the columns of Parquet files as fields: https://parquet.apache.org/docs/file-format
  *
  * What is read, decompressed and decoded as a whole is a page (load.c), and decoded pages are kept for a while
@@ -136,6 +137,7 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
   struct parquet *self = (struct parquet *)source;
   struct reader arena = {0};
   self->owner = page_cache_owner();
+  self->leaves_nulls_out = options->leaves_nulls_out != 0;
   self->verify = guard_verify(options, GUARD_DEFAULT_PLAIN) != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->file);
   if (code == SHARDRT_OK) code = source_add_file(&self->base, self->file.title, &self->file, 0);
@@ -188,16 +190,61 @@ static const uint8_t *row_of(const struct parquet_page *page, int64_t at, size_t
   return page->data + (size_t)at * element;
 }
 
+/* How many of n samples follow one another, by pieces that are compared at once. */
+static int64_t consecutive(const int64_t *samples, int64_t n) {
+  enum { PIECE = 64 };
+  int64_t run = 0;
+  for (; n - run >= PIECE; run += PIECE) {
+    int64_t differs = 0;
+    for (int64_t i = 0; i < PIECE; i++) differs |= samples[run + i] ^ (samples[0] + run + i);
+    if (differs != 0) break;
+  }
+  while (run < n && samples[run] == samples[0] + run) run++;
+  return run;
+}
+
 /* How many of the samples from i on follow one another in the same page, and have no null. */
 static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct parquet_page *page,
                           int64_t first) {
-  int64_t run = 0;
-  while (i + run < n && samples[i + run] == samples[i] + run) {
-    const int64_t at = samples[i] + run - first;
-    if (at >= page->rows || (page->valid != NULL && page->valid[at] == PAGE_NULL)) break;
-    run++;
-  }
+  const int64_t at = samples[i] - first, left = n - i < page->rows - at ? n - i : page->rows - at;
+  const int64_t run = consecutive(samples + i, left);
+  for (int64_t r = 0; page->valid != NULL && r < run; r++)
+    if (page->valid[at + r] == PAGE_NULL) return r;
   return run;
+}
+
+/* Rows of a page one by one, of elements of a size that is known here: many loads are under way at once. How many were
+ * copied: up to the first that is in another page, or null. */
+#define PICK(bits)                                                                                                     \
+  static int64_t pick_##bits(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first,        \
+                             uint8_t *dst) {                                                                           \
+    int64_t i = 0;                                                                                                     \
+    for (; i < n; i++) {                                                                                               \
+      const uint64_t at = (uint64_t)(samples[i] - first);                                                              \
+      if (at >= (uint64_t)page->rows || (page->valid != NULL && page->valid[at] == PAGE_NULL)) break;                  \
+      memcpy(dst + (size_t)i * (bits / 8), page->data + at * (bits / 8), bits / 8);                                    \
+    }                                                                                                                  \
+    return i;                                                                                                          \
+  }
+PICK(8)
+PICK(16)
+PICK(32)
+PICK(64)
+
+static int64_t pick_rows(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first, size_t each,
+                         uint8_t *dst) {
+  switch (each) {
+  case 1:
+    return pick_8(samples, n, page, first, dst);
+  case 2:
+    return pick_16(samples, n, page, first, dst);
+  case 4:
+    return pick_32(samples, n, page, first, dst);
+  case 8:
+    return pick_64(samples, n, page, first, dst);
+  default:
+    return 0;
+  }
 }
 
 static int parquet_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -217,10 +264,13 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
     int64_t first;
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
     if (code != SHARDRT_OK) return code;
+    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
+    const bool scattered = whole && i + 1 < n && samples[i + 1] != samples[i] + 1;
+    run = scattered ? pick_rows(samples + i, n - i, page, first, column->element, to) : 0;
+    if (run > 0) continue;
     run = run_length(samples, n, i, page, first);
     if (run == 0) return refuse_null(self, field, samples[i]);
     const uint8_t *from = row_of(page, samples[i] - first, column->element);
-    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
     for (int64_t r = 0; !whole && r < run; r++) {
       const int64_t zero = 0;
       box_runs_copy(&runs, from + (size_t)r * column->element, &zero, 1, reader->past_caches,
@@ -339,5 +389,6 @@ const struct source_format parquet_format = {
     .block = parquet_block,
     .blocks_kept = parquet_blocks_kept,
     .keeps_together = true,
+    .prune = parquet_prune,
     .close = parquet_close,
 };

@@ -2,8 +2,8 @@
 #ifndef SHARDRT_DATASET_PARQUET_PARQUET_H
 #define SHARDRT_DATASET_PARQUET_PARQUET_H
 
-#include "dataset/parquet/column.h"
-#include "dataset/parquet/page.h"
+#include "dataset/parquet/encoding/column.h"
+#include "dataset/parquet/encoding/page.h"
 #include "dataset/parquet/units.h"
 #include "dataset/source.h"
 
@@ -19,7 +19,8 @@ struct parquet {
   struct stored file;
   struct index_file index; /* the side-car of pages; empty where the file has offset indexes */
   bool verify;
-  uint64_t owner; /* in the cache of pages */
+  bool leaves_nulls_out; /* rows that have a null without a value are never read */
+  uint64_t owner;        /* in the cache of pages */
   struct parquet_footer footer;
   struct parquet_field *fields;
   int32_t widest;        /* the field with most bytes, whose units are the source's blocks; */
@@ -32,6 +33,9 @@ struct parquet {
  * the field. `*first` is its first row. EFORMAT: it is damaged; the message names file, column and page. */
 int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, struct reader *reader,
                      const struct parquet_page **out, int64_t *first);
+
+/* As source_prune. */
+int parquet_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out);
 
 /* Which of a field's units a row is in. */
 int64_t parquet_unit_of(const struct parquet_field *field, int64_t row);

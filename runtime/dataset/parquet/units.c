@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "dataset/parquet/raw_page.h"
-#include "dataset/parquet/thrift.h"
+#include "dataset/parquet/encoding/raw_page.h"
+#include "dataset/parquet/metadata/thrift.h"
 
 /* A chunk that this file has, whose pages can be told apart. */
 static bool is_readable(const struct parquet_leaf *leaf, const struct parquet_chunk *chunk) {

@@ -6,7 +6,7 @@
 #define SHARDRT_DATASET_PARQUET_UNITS_H
 
 #include "dataset/index_file.h"
-#include "dataset/parquet/footer.h"
+#include "dataset/parquet/metadata/footer.h"
 
 struct parquet_unit {
   int64_t first; /* row of the file */

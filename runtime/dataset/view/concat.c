@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/search.h"
+#include "dataset/view/pruned.h"
 
 /* The base that a sample is of; `likely` is looked at first. */
 static int32_t concat_part(const struct concat_source *c, int64_t sample, int32_t likely) {
@@ -61,6 +62,20 @@ struct sample_range concat_block(const shardrt_source *source, int64_t block) {
   return range;
 }
 
+static int concat_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
+                        struct pruned *out) {
+  const struct concat_source *c = (const struct concat_source *)source;
+  int code = SHARDRT_OK;
+  for (int32_t p = 0; p < source->nbases && field < c->view.shared && code == SHARDRT_OK; p++) {
+    struct pruned of_part = {0};
+    code = source_prune(source->bases[p], c->view.fields[p * c->view.shared + field], condition, &of_part);
+    for (int64_t i = 0; i < of_part.count && code == SHARDRT_OK; i++)
+      code = pruned_add(out, c->firsts[p] + of_part.ranges[i].first, of_part.ranges[i].count);
+    pruned_clear(&of_part);
+  }
+  return code;
+}
+
 void concat_close(shardrt_source *source) {
   alloc_free(((struct concat_source *)source)->firsts);
   alloc_free(((struct concat_source *)source)->first_blocks);
@@ -76,6 +91,7 @@ static const struct source_format concat_format = {
     .transform_hash = concat_transform_hash,
     .block_count = concat_block_count,
     .block = concat_block,
+    .prune = concat_prune,
     .close = concat_close,
 };
 

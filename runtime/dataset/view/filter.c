@@ -11,6 +11,7 @@
 #include "base/search.h"
 #include "comm/job.h"
 #include "dataset/view/filter.h"
+#include "dataset/view/pruned.h"
 #include "dataset/view/survey.h"
 
 enum {
@@ -43,7 +44,8 @@ static int64_t filter_translate(const shardrt_source *source, const int64_t *sam
 }
 
 /* How many that count stand before sample `number` of the base. */
-static int64_t counting_before(const struct filter *f, int64_t number) {
+static int64_t counting_before(const shardrt_source *source, int64_t number) {
+  const struct filter *f = (const struct filter *)source;
   if (f->words == NULL) return number;
   int64_t word = number / FILTER_WORD / BLOCK_WORDS * BLOCK_WORDS;
   int64_t before = f->before[word / BLOCK_WORDS];
@@ -59,10 +61,14 @@ static int64_t filter_block_count(const shardrt_source *source) {
 /* What is let through of the base's block. */
 static struct sample_range filter_block(const shardrt_source *source, int64_t block) {
   if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
-  const struct filter *f = (const struct filter *)source;
   const struct sample_range of_base = source_block(source->bases[0], block);
-  const int64_t first = counting_before(f, of_base.first);
-  return (struct sample_range){.first = first, .count = counting_before(f, of_base.first + of_base.count) - first};
+  const int64_t first = counting_before(source, of_base.first);
+  return (struct sample_range){.first = first, .count = counting_before(source, of_base.first + of_base.count) - first};
+}
+
+static int filter_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
+                        struct pruned *out) {
+  return pruned_by_base(source, source->bases[0], field, condition, counting_before, out);
 }
 
 static uint64_t filter_fingerprint(const shardrt_source *source) {
@@ -93,6 +99,7 @@ static const struct source_format filter_format = {
     .selection_hash = filter_selection_hash,
     .block_count = filter_block_count,
     .block = filter_block,
+    .prune = filter_prune,
     .close = filter_close,
 };
 
@@ -105,6 +112,7 @@ const struct filter *filter_of(const shardrt_source *source) {
 /* What the survey is of. */
 struct question {
   filter_look *look;
+  const void *context;
   const shardrt_source *looked;
 };
 
@@ -114,7 +122,7 @@ static int look_at_words(const void *context, struct reader *reader, int64_t fir
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     const int64_t sample = (first + i) * FILTER_WORD, left = q->looked->count - sample;
-    code = q->look(q->looked, reader, sample, left < FILTER_WORD ? left : FILTER_WORD, &words[i]);
+    code = q->look(q->looked, q->context, reader, sample, left < FILTER_WORD ? left : FILTER_WORD, &words[i]);
   }
   return code;
 }
@@ -143,17 +151,15 @@ static int let_all_through(struct filter *f) {
   return SHARDRT_OK;
 }
 
-static int find_words(struct filter *f, shardrt_job *job, const char *what, filter_look *look_at,
-                      const shardrt_source *looked) {
+static int find_words(struct filter *f, shardrt_job *job, const char *what, const struct question *question) {
   if (job_is_planned(job)) return let_all_through(f);
-  const struct question question = {.look = look_at, .looked = looked};
   const struct survey survey = {.job = job,
                                 .what = what,
                                 .items = words_of(filter_base(f)->count),
                                 .item_bytes = sizeof *f->words,
                                 .chunk = LOOK_WORDS,
                                 .look = look_at_words,
-                                .context = &question};
+                                .context = question};
   void *words = NULL;
   int code = survey_run(&survey, &words);
   if (code < 0) return code;
@@ -161,14 +167,15 @@ static int find_words(struct filter *f, shardrt_job *job, const char *what, filt
   return shardrt_check_outcome(job, what, count_words(f, survey.items));
 }
 
-int filter_make(shardrt_job *job, const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
-                const shardrt_source *looked, struct filter **out) {
+int filter_make(shardrt_job *job, const char *what, int32_t kind, filter_look *look_at, const void *context,
+                shardrt_source *source, const shardrt_source *looked, struct filter **out) {
+  const struct question question = {.look = look_at, .context = context, .looked = looked};
   struct filter *made = view_new(&filter_format, sizeof *made, 1, &source, 0);
   int code = shardrt_check_outcome(job, what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK) code = shardrt_check_source(job, looked);
   if (code == SHARDRT_OK && made != NULL) {
     made->kind = kind;
-    code = find_words(made, job, what, look_at, looked);
+    code = find_words(made, job, what, &question);
   }
   if (code < 0) {
     if (made != NULL) shardrt_source_free(&made->view.head);
@@ -180,20 +187,54 @@ int filter_make(shardrt_job *job, const char *what, int32_t kind, filter_look *l
 
 /* ---- by predicates ---------------------------------------------------------------------------------------------- */
 
-/* Asks all fields of the verdict. */
-static int ask_verdict(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
-  int64_t samples[FILTER_WORD];
-  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
-  *word = n == FILTER_WORD ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-  for (int32_t f = 0; f < verdict->nfields; f++) {
-    uint8_t said[FILTER_WORD];
-    const shardrt_box whole = source_whole(&verdict->fields[f]);
-    int code = source_gather(verdict, f, samples, n, &whole, reader, said);
-    if (code < 0) return code;
-    for (int64_t i = 0; i < n; i++)
-      if (!said[i]) *word &= ~(UINT64_C(1) << i);
+/* What is known of a verdict before a look at it. */
+struct foreknowledge {
+  struct pruned pruned; /* by any of its fields */
+  bool *are_conditions; /* of each field */
+};
+
+/* Asks a field of the verdict about the samples whose bits are set in `asked`, and clears those in *word for which it
+ * says no. */
+static int ask_field(const shardrt_source *verdict, int32_t f, struct reader *reader, int64_t first, uint64_t asked,
+                     uint64_t *word) {
+  int64_t samples[FILTER_WORD], n = 0;
+  uint8_t said[FILTER_WORD];
+  for (uint64_t bits = asked; bits != 0; bits &= bits - 1) samples[n++] = first + __builtin_ctzll(bits);
+  if (n == 0) return SHARDRT_OK;
+  const shardrt_box whole = source_whole(&verdict->fields[f]);
+  int code = source_gather(verdict, f, samples, n, &whole, reader, said);
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++)
+    if (!said[i]) *word &= ~(UINT64_C(1) << (samples[i] - first));
+  return code;
+}
+
+/* Conditions are asked one after the other, each about what those before it let through; what they all let through,
+ * the other fields. */
+static int ask_verdict(const shardrt_source *verdict, const void *context, struct reader *reader, int64_t first,
+                       int64_t n, uint64_t *word) {
+  const struct foreknowledge *known = context;
+  *word = pruned_left(&known->pruned, first, n);
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < verdict->nfields && code == SHARDRT_OK; f++)
+    if (known->are_conditions[f]) code = ask_field(verdict, f, reader, first, *word, word);
+  const uint64_t left = *word;
+  for (int32_t f = 0; f < verdict->nfields && code == SHARDRT_OK; f++)
+    if (!known->are_conditions[f]) code = ask_field(verdict, f, reader, first, left, word);
+  return code;
+}
+
+static int foreknow(const shardrt_source *verdict, struct foreknowledge *out) {
+  out->are_conditions = alloc_zeros((size_t)verdict->nfields, sizeof *out->are_conditions);
+  if (out->are_conditions == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < verdict->nfields && code == SHARDRT_OK; f++) {
+    struct pruned by_field = {0};
+    code = source_prune(verdict, f, NULL, &by_field);
+    out->are_conditions[f] = by_field.is_condition;
+    if (code == SHARDRT_OK) code = pruned_join(&out->pruned, &by_field);
+    pruned_clear(&by_field);
   }
-  return SHARDRT_OK;
+  return code;
 }
 
 static int check_verdict(const shardrt_source *source, const shardrt_source *verdict) {
@@ -214,13 +255,26 @@ static int check_verdict(const shardrt_source *source, const shardrt_source *ver
 int shardrt_source_filter(shardrt_job *job, shardrt_source *source, const shardrt_source *verdict,
                           shardrt_source **out) {
   static const char what[] = "filtering a source";
+  struct foreknowledge known = {0};
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
+  if (code == SHARDRT_OK) code = foreknow(verdict, &known);
   code = shardrt_check_outcome(job, what, code);
   struct filter *made = NULL;
-  if (code == SHARDRT_OK) code = filter_make(job, what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
+  if (code == SHARDRT_OK)
+    code = filter_make(job, what, SHARDRT_DATA_FILTER, ask_verdict, &known, source, verdict, &made);
+  if (code == SHARDRT_OK && made != NULL) made->pruned = pruned_samples(&known.pruned);
+  pruned_clear(&known.pruned);
+  alloc_free(known.are_conditions);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = verdict->places; /* which may have drawn, too */
   *out = &made->view.head;
   return SHARDRT_OK;
+}
+
+int64_t shardrt_source_pruned(const shardrt_source *source) {
+  const struct filter *f = filter_of(source);
+  int64_t count = f != NULL ? f->pruned : 0;
+  for (int32_t b = 0; b < source->nbases; b++) count += shardrt_source_pruned(source->bases[b]);
+  return count;
 }

@@ -32,8 +32,9 @@ static int read_sample(const shardrt_source *source, struct reader *reader, int6
   return code;
 }
 
-static int try_samples(const shardrt_source *looked, struct reader *reader, int64_t first, int64_t count,
-                       uint64_t *word) {
+static int try_samples(const shardrt_source *looked, const void *context, struct reader *reader, int64_t first,
+                       int64_t count, uint64_t *word) {
+  (void)context;
   reader->thorough = true;
   *word = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -104,7 +105,8 @@ static int make_readable(shardrt_job *job, shardrt_source *source, const shardrt
     code = error_set(SHARDRT_EINVAL, "%lld samples are looked at for %lld", (long long)looked->count,
                      (long long)source->count);
   code = shardrt_check_outcome(job, what, code);
-  return code == SHARDRT_OK ? filter_make(job, what, SHARDRT_DATA_DAMAGED, try_samples, source, looked, out) : code;
+  return code == SHARDRT_OK ? filter_make(job, what, SHARDRT_DATA_DAMAGED, try_samples, NULL, source, looked, out)
+                            : code;
 }
 
 int shardrt_source_readable(shardrt_job *job, shardrt_source *source, const shardrt_source *looked,

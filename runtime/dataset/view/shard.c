@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "dataset/view/pruned.h"
 #include "dataset/view/view.h"
 
 /* A view of such a view is one of what that was made of, the base. Fields beyond the base's are the sample's number. */
@@ -67,6 +68,12 @@ static struct sample_range shard_block(const shardrt_source *source, int64_t blo
   return (struct sample_range){.first = first, .count = samples_before(source, of_base.first + of_base.count) - first};
 }
 
+static int shard_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
+                       struct pruned *out) {
+  if (field >= ((const struct view *)source)->shared) return SHARDRT_OK;
+  return pruned_by_base(source, source->bases[0], field, condition, samples_before, out);
+}
+
 static const struct source_format shard_format = {
     .name = "shard",
     VIEW_FUNCTIONS,
@@ -76,6 +83,7 @@ static const struct source_format shard_format = {
     .selection_hash = shard_selection_hash,
     .block_count = shard_block_count,
     .block = shard_block,
+    .prune = shard_prune,
     .close = view_close,
 };
 
