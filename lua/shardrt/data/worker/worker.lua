@@ -3,6 +3,7 @@
 
 require("shardrt.base.sorted_pairs").install() -- before any other loop
 
+local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local bytecode = require "shardrt.data.worker.bytecode"
@@ -114,6 +115,43 @@ local function watch(tables)
   end
 end
 
+-- ---- an output whose length the function says -----------------------------------------------------------------------
+
+local GUARD, GUARD_BYTE = C.SHARDRT_SAMPLE_GUARD, 0xa5
+local words_pointer = ffi.typeof "const int32_t *"
+local GUARD_WORD = ffi.cast(words_pointer, string.char(GUARD_BYTE):rep(4))[0]
+
+-- Fills the guards at both ends of the room, which has so many bytes.
+local function set_guards(room, bytes)
+  ffi.fill(room - GUARD, GUARD, GUARD_BYTE)
+  ffi.fill(room + bytes, GUARD, GUARD_BYTE)
+end
+
+local function differs(guard)
+  local words, wrong = ffi.cast(words_pointer, guard), 0
+  for i = 0, GUARD / 4 - 1 do wrong = bit.bor(wrong, bit.bxor(words[i], GUARD_WORD)) end
+  return wrong ~= 0
+end
+
+-- Whether a function wrote to one of them.
+local function broken(room, bytes) return differs(room + bytes) or differs(room - GUARD) end
+
+-- Calls `apply` once more, line by line and not compiled: the line of the user's that wrote to a guard, or nil.
+local function breaking_line(apply, room, bytes)
+  local last, found
+  jit.off()
+  jit.flush()
+  debug.sethook(function(_, number)
+    if not found and last and broken(room, bytes) then found = last end
+    local source = debug.getinfo(2, "S").source
+    if not fail.is_own(source) then last = bytecode.line(source, number) end
+  end, "l")
+  pcall(apply)
+  debug.sethook()
+  jit.on()
+  return found or broken(room, bytes) and last or nil
+end
+
 -- ---- chunks ---------------------------------------------------------------------------------------------------------
 
 -- What was returned, stored where the output is one element.
@@ -173,9 +211,12 @@ local function chunk_loop(work, from, to, ndim)
   local sample, random = sample_type(from, to, shape)(), random_type()
   local apply = caller(work, sample, random, from, to, ndim)
   local chunk, next_tried = 0, 1
+  local ragged, out_pointer = work.mode == MODE.ragged, ffi.typeof("$ *", ffi.typeof(to.element))
+  local room, room_bytes
 
   local function take(given)
     ffi.copy(sample, given, ffi.sizeof(sample))
+    if ragged then sample.out = ffi.cast(out_pointer, room) end
     ffi.copy(random, given.random, ffi.sizeof(random))
     for d = 1, ndim do shape[d] = tonumber(given.shape[d - 1]) end
   end
@@ -188,9 +229,30 @@ local function chunk_loop(work, from, to, ndim)
     return ffi.string(sample.out, made * element)
   end
 
+  -- A sample of the chunk wrote to a guard: says which one, and where.
+  local function refuse_outside()
+    local place = ""
+    for i = 0, tonumber(call.count) - 1 do
+      call.at = i
+      take(call.samples + i)
+      set_guards(room, room_bytes)
+      local line = breaking_line(apply, room, room_bytes)
+      if line then
+        place = line .. ": "
+        break
+      end
+    end
+    error(("%sit wrote outside of sample.out, which has the %.0f elements of bound, counted from 0")
+      :format(place, sample.out_size), 0)
+  end
+
   return function()
     call.at = 0
     chunk = chunk + 1
+    if ragged then
+      room, room_bytes = ffi.cast("char *", call.room), call.samples[0].out_size * element
+      set_guards(room, room_bytes)
+    end
     if chunk == next_tried then
       next_tried = 2 * next_tried
       if outcome(0) ~= outcome(clears and 0 or 0xff) then
@@ -202,9 +264,13 @@ local function chunk_loop(work, from, to, ndim)
       take(call.samples + i)
       if clears then ffi.fill(sample.out, sample.out_size * element) end
       local made = apply()
-      if made then call.samples[i].made = made end
+      if made then
+        ffi.copy(call.samples[i].out, room, made * element)
+        call.samples[i].made = made
+      end
       if check then check() end
     end
+    if ragged and broken(room, room_bytes) then refuse_outside() end
   end
 end
 
