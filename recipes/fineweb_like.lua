@@ -1,6 +1,6 @@
--- What a language model is trained on, in one recipe: texts in lines of JSON become tokens on the threads that read,
--- tokens become packed rows with segment ids, and two corpora are mixed with weights that change on the way. A stream
--- that stops in the middle goes on from its state, in a job of any size. The texts are pieces of this file.
+-- What a language model is trained on, in one recipe: texts in Parquet files, as FineWeb has them, become tokens on
+-- the threads that read, tokens become packed rows with segment ids, and two corpora are mixed with weights that change
+-- on the way. A stream that stops in the middle goes on from its state, in a job of any size.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/fineweb_like.lua
 
@@ -9,37 +9,19 @@ local np, P, T, say = require "shardrt.numpy", shardrt.P, shardrt.transform, sha
 
 local n = shardrt.device_count()
 local mesh = shardrt.make_mesh(n % 2 == 0 and { n / 2, 2 } or { n, 1 }, { "data", "sequence" })
-local folder = arg[0]:match "^(.*)/" or "."
+local folder = (arg[0]:match "^(.*)/" or ".") .. "/data"
 
-local recipe = assert(io.open(arg[0], "rb"))
-local text = recipe:read "*a"
-recipe:close()
-
--- ---- texts: a file of lines for each corpus (each process has its own copy here) ----
-
-local function write_corpus(name, documents, longest)
-  local path = ("%s/%s-%d.jsonl"):format(shardrt.temporary_folder(), name, shardrt.process_index())
-  local file = assert(io.open(path, "wb"))
-  for i = 1, documents do
-    local first = (i * 97) % (#text - longest) + 1
-    local piece = text:sub(first, first + i * 31 % longest):gsub("[^ -~]", " "):gsub('[\\"]', "'")
-    file:write(('{"text": "%s<|end|>", "quality": %.2f}\n'):format(piece, i % 7 / 7))
-  end
-  file:close()
-  return path
-end
-
--- ---- tokens, good documents alone, rows of 256 ----
+-- ---- texts: two of the columns, good documents alone; then tokens, in rows of 256 ----
 
 local function rows_of(path)
-  local lines = shardrt.source.jsonl(path, { fields = { text = "bytes", quality = "float32" } })
-  return lines
-    :filter { quality = function(quality) return quality > 0.2 end }
-    :map { text = false, tokens = { from = "text", T.tokenize { file = folder .. "/data/tokenizer.json" } } }
-    :pack { length = 256, longer = "split", keep = "quality", seed = 1 }
+  local texts = shardrt.source.parquet(path, { fields = { "text", "language_score" } })
+  return texts
+    :filter { language_score = function(score) return score > 0.2 end }
+    :map { text = false, tokens = { from = "text", T.tokenize { file = folder .. "/tokenizer.json" } } }
+    :pack { length = 256, longer = "split", keep = "language_score", seed = 1 }
 end
 
-local web, code = rows_of(write_corpus("web", 900, 400)), rows_of(write_corpus("code", 500, 700))
+local web, code = rows_of(folder .. "/web.parquet"), rows_of(folder .. "/code.parquet")
 
 -- ---- a mix: three of four rows are web's, and from row 120 on one of four ----
 
@@ -52,7 +34,7 @@ local function loader()
       tokens = shardrt.NamedSharding(mesh, P("data", "sequence")),
       segment_ids = shardrt.NamedSharding(mesh, P("data", "sequence")),
       positions = shardrt.NamedSharding(mesh, P("data", "sequence")),
-      quality = shardrt.NamedSharding(mesh, P("data", "sequence")),
+      language_score = shardrt.NamedSharding(mesh, P("data", "sequence")),
       corpus = shardrt.NamedSharding(mesh, P "data"),
     },
   }

@@ -19,6 +19,9 @@ struct json_file {
   uint8_t bytes_of[0x144]; /* the byte that a character of the vocabulary stands for, */
   bool is_byte[0x144];     /* if it does */
   bool byte_level;         /* the pre-tokenizer that makes bytes came by */
+  struct bpe others;       /* of the vocabulary: what stands for no bytes, by its text */
+  struct added seen;       /* the added tokens so far, by their texts; */
+  int32_t nnew;            /* so many of them are not in the vocabulary */
   char *text;              /* the text read last; */
   uint8_t *decoded;        /* the bytes that it stands for, */
   size_t count;            /* so many */
@@ -240,7 +243,7 @@ static int read_id(struct json_reader *r, int32_t *out) {
   return SHARDRT_OK;
 }
 
-/* Tokens of bytes; others can only be added tokens. */
+/* Tokens of bytes; others can only be added tokens, whose numbers they say. */
 static int read_vocabulary(struct json_file *f, struct json_reader r) {
   if (!json_accept(&r, '{')) return json_malformed(&r, "a vocabulary");
   bool more = true;
@@ -252,7 +255,9 @@ static int read_vocabulary(struct json_file *f, struct json_reader r) {
     if (code == SHARDRT_OK && !json_accept(&r, ':')) code = json_malformed(&r, "\":\" behind a token");
     if (code == SHARDRT_OK) code = read_id(&r, &id);
     size_t bytes;
-    if (code == SHARDRT_OK && decode_text(f, 0, f->count, &bytes)) code = bpe_add(&f->made->bpe, f->decoded, bytes, id);
+    if (code < 0) return code;
+    code = decode_text(f, 0, f->count, &bytes) ? bpe_add(&f->made->bpe, f->decoded, bytes, id)
+                                               : bpe_add(&f->others, (const uint8_t *)f->text, f->count, id);
     if (code < 0) return code;
   }
 }
@@ -352,6 +357,7 @@ static int read_model(struct json_file *f, const struct json_reader *object) {
   if (code == SHARDRT_OK) code = read_flag(&m[IGNORE_MERGES], &f->made->bpe.whole);
   if (code == SHARDRT_OK) code = read_vocabulary(f, m[VOCABULARY].at);
   if (code == SHARDRT_OK) code = bpe_index(&f->made->bpe);
+  if (code == SHARDRT_OK) code = bpe_index(&f->others);
   if (code < 0) return code;
   bool fallback = false;
   code = read_flag(&m[BYTE_FALLBACK], &fallback);
@@ -367,18 +373,27 @@ static int read_model(struct json_file *f, const struct json_reader *object) {
 
 /* ---- added tokens ----------------------------------------------------------------------------------------------- */
 
+/* The number of the added token in f->text, which `tokenizers` gives it whatever its "id" says: the vocabulary's, or
+ * else the next behind as many as the vocabulary has. */
+static int32_t added_id(struct json_file *f) {
+  size_t decoded;
+  const int32_t known = decode_text(f, 0, f->count, &decoded)
+                            ? bpe_find(&f->made->bpe, f->decoded, decoded)
+                            : bpe_find(&f->others, (const uint8_t *)f->text, f->count);
+  return known >= 0 ? known : (int32_t)(f->made->bpe.ntokens + f->others.ntokens) + f->nnew++;
+}
+
 static int take_added(struct json_reader *r, int32_t i, void *context) {
   (void)i;
-  enum { ID, CONTENT, SINGLE, LEFT, RIGHT, NORMALIZED };
+  enum { CONTENT, SINGLE, LEFT, RIGHT, NORMALIZED };
   struct json_file *f = context;
-  struct member m[] = {{.name = "id"},     {.name = "content"},    {.name = "single_word"}, {.name = "lstrip"},
-                       {.name = "rstrip"}, {.name = "normalized"}, {.name = NULL}};
+  struct member m[] = {{.name = "content"}, {.name = "single_word"}, {.name = "lstrip"},
+                       {.name = "rstrip"},  {.name = "normalized"},  {.name = NULL}};
   const struct json_reader object = *r;
   struct added_token token = {0};
   bool normalized = false;
   int code = find_members(&object, m);
-  if (code == SHARDRT_OK && !(m[ID].found && m[CONTENT].found)) code = json_malformed(&object, "an id and a content");
-  if (code == SHARDRT_OK) code = read_id(&m[ID].at, &token.id);
+  if (code == SHARDRT_OK && !m[CONTENT].found) code = json_malformed(&object, "a content");
   if (code == SHARDRT_OK) code = read_flag(&m[SINGLE], &token.single_word);
   if (code == SHARDRT_OK) code = read_flag(&m[LEFT], &token.takes_before);
   if (code == SHARDRT_OK) code = read_flag(&m[RIGHT], &token.takes_behind);
@@ -386,10 +401,10 @@ static int take_added(struct json_reader *r, int32_t i, void *context) {
   if (code == SHARDRT_OK) code = read_text(f, &m[CONTENT].at, "a token");
   if (code == SHARDRT_OK) code = json_skip(r);
   if (code < 0 || f->count == 0) return code;
-  size_t decoded;
-  const bool is_bytes = decode_text(f, 0, f->count, &decoded);
-  const int32_t known = is_bytes ? bpe_find(&f->made->bpe, f->decoded, decoded) : -1;
-  if (known >= 0) token.id = known;
+  const int32_t nseen = f->seen.ntokens;
+  code = added_add(&f->seen, (const uint8_t *)f->text, f->count, &token);
+  if (code < 0 || f->seen.ntokens == nseen) return code; /* of two with the same text the first counts */
+  token.id = added_id(f);
   if (!normalized) return added_add(&f->made->raw, (const uint8_t *)f->text, f->count, &token);
   struct tokenizer_work work = {0};
   const uint8_t *text = (const uint8_t *)f->text;
@@ -423,6 +438,8 @@ int tokenizer_from_json(const char *path, const uint8_t *bytes, size_t count, st
   set_bytes(&f);
   const struct json_reader r = {.path = path, .what = "tokenizer", .begin = bytes, .at = bytes, .end = bytes + count};
   int code = read_file(&f, &r);
+  added_clear(&f.seen);
+  bpe_clear(&f.others);
   alloc_free(f.decoded);
   alloc_free(f.text);
   if (code < 0) {

@@ -40,6 +40,7 @@ typedef struct shardrt_sample {
   shardrt_random random;
   int64_t made; /* set by the state where the output has as many elements as it takes: so many of out_size */
 } shardrt_sample;
+enum { SHARDRT_SAMPLE_GUARD = 4096 }; /* bytes */
 typedef struct shardrt_samples {
   shardrt_sample *samples;
   int64_t count;
@@ -47,6 +48,8 @@ typedef struct shardrt_samples {
   int32_t dtype;
   int32_t out_dtype;
   int32_t ndim;
+  void *room; /* where the output has as many elements as it takes: the state has out_size of them written here, with
+                 SHARDRT_SAMPLE_GUARD bytes before and behind that are its own, too, and copies what was made */
 } shardrt_samples;
 
 /* A field of a mapped source: a field of another one through a chain of transforms, perhaps of none. */

@@ -456,6 +456,33 @@ describe("a mix", function()
     refused(function() shardrt.mix { a, { ids(0, 3), 0 } } end, "the weight of source 2 is 0; it is a number above 0")
   end)
 
+  it("with a thousand short stages needs little memory, and gives what long ones begin with", function()
+    local function resident()
+      return tonumber(assert(io.open "/proc/self/statm"):read "*a":match "^%d+ (%d+)") * 4096
+    end
+    local a, b, length = ids(0, 5000), ids(10000, 5000), 12
+    local function weight(s) return math.pi + s / 777 end -- no short pattern has such shares
+    local o = { { a, weight(0) }, { b, 1 }, part = "part", samples = 12012 }
+    for s = 1, 1000 do o[2 + s] = { from = length * s, weight(s), 1 } end
+    local function loader(mixed)
+      return shardrt.loader { source = mixed, batch_size = length, sharding = shardrt.SingleDeviceSharding(0) }
+    end
+    loader(shardrt.mix { o[1], o[2], o[3], part = "part" })() -- what any mix takes
+    collectgarbage()
+    local before = resident()
+    local mixed = shardrt.mix(o)
+    local more = resident() - before
+    assert.is_true(more < 4 * 2 ^ 20, ("%.1f MB more"):format(more / 1e6))
+    local batches = loader(mixed)
+    for s = 0, 1000 do
+      local parts = shardrt.device_get(batches().part):to_table()
+      if s % 100 == 0 then
+        local long = loader(shardrt.mix { { a, weight(s) }, { b, 1 }, part = "part" })
+        assert.same(shardrt.device_get(long().part):to_table(), parts)
+      end
+    end
+  end)
+
   it("gives every sample of a part once in each of the part's own epochs, each in its own order", function()
     for case = 1, 20 do
       local sizes = { random(1, 9), random(1, 30), random(5, 20) }

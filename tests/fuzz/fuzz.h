@@ -29,6 +29,8 @@
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \
   X(tfrecord)                                                                                                          \
+  X(tokenize)                                                                                                          \
+  X(tokenizer)                                                                                                         \
   X(tokens)                                                                                                            \
   X(zarr)
 
@@ -80,6 +82,11 @@ void fuzz_chains(const uint8_t *data, size_t size, int32_t count, const struct f
 /* An image of a size that it tells of: as it is, a box of it, smaller, and at random. One of very many
  * pixels, but not so many that it is refused, is left alone: under the sanitizers, memory for it takes seconds. */
 void fuzz_image(const uint8_t *data, size_t size, uint64_t height, uint64_t width);
+
+/* A text's tokens, to be freed, and how many; NULL: it is refused. They are the same each time, whatever a thread has
+ * kept of texts before. */
+struct tokenizer;
+int32_t *fuzz_encode(const struct tokenizer *tokenizer, const uint8_t *text, size_t bytes, size_t *count);
 
 /* A failure must have a code of the list, and a message. */
 void fuzz_check(int code);

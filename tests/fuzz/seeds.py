@@ -238,6 +238,29 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
+def tokenizer(pre_tokenizer, merges, **others):
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u0120": 2, "ab": 3, "\u0120a": 4, "1": 5}, "merges": merges}
+    file = {"added_tokens": [], "normalizer": None, "pre_tokenizer": pre_tokenizer, "model": model, **others}
+    return json.dumps(file).encode() + BETWEEN + "ab a b<|end|> 12 \u00e9e\u0301 ab".encode()
+
+
+def tokenizers():
+    golden = os.path.join(HERE, "..", "golden", "tokenize")
+    llama3 = json.load(open(os.path.join(golden, "llama3.json")))["pre_tokenizer"]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]}
+    added = [{"id": 9, "content": "<|end|>", "lstrip": True, "rstrip": True, "special": True},
+             {"id": 10, "content": "e\u0301", "single_word": True, "normalized": True}]
+    seed("tokenizer", "byte-level", tokenizer(byte_level, ["a b", "\u0120 a"]))
+    seed("tokenizer", "digits", tokenizer(digits, [["a", "b"]]))
+    seed("tokenizer", "split", tokenizer(llama3, [], normalizer={"type": "NFC"}, added_tokens=added))
+    with open(os.path.join(golden, "ranks.tiktoken"), "rb") as file:
+        seed("tokenizer", "ranks", file.read() + BETWEEN + b"hello  world's 123\r\n")
+    text = "Hello  world's\r\n \t1234 <|end|> word caf\u00e9 e\u0301 \u4e16\u754c \U0001f642<pad> \u00a0//\n".encode()
+    for kind in range(15):  # tests/fuzz/targets/tokenize.c
+        seed("tokenize", f"kind-{kind}", bytes([kind]) + text)
+
+
 for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images,
-             npz_and_cifar]:
+             npz_and_cifar, tokenizers]:
     make()

@@ -72,6 +72,12 @@ local claims = {
     "in all: 1536 KiB moved", "in all: 768 KiB moved", -- all-reduce and reduce-scatter of 256 KiB, over 4 processes
     "ms on one device, [%d.]+ ms on 8\n",
   },
+  megatron = { -- as tests/support/dataset/megatron.py works out of the same files; 24 windows were given before
+    "device 0 [^\n]*, replica_id 0: windows 0 to 4\n", "device 3 [^\n]*, replica_id 3: windows 0 to 4\n",
+    "device 7 [^\n]*, replica_id 3: windows 4 to 8\n",
+    "train: 160 windows, whose tokens come to 37099788\nvalid: 20 windows, whose tokens come to 4795745\n"
+      .. "train, after three batches: 136 windows, whose tokens come to 31338819\n",
+  },
   mix = {
     "an epoch:\n  1200 of web\n   600 of code\n   200 of books\n", -- of the rest 3 batches of 80 were given before
     "with batches of twice the size:\n  1056 of web\n   528 of code\n   176 of books\n",

@@ -1,5 +1,5 @@
 -- T.tokenize: what Hugging Face's tokenizers and tiktoken make of texts, and what is refused. The vocabularies and the
--- answers are tests/golden/tokens.py's.
+-- answers are those of tests/golden/tokens.py and token_ids.py.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
@@ -55,6 +55,15 @@ describe("tokenize", function()
       assert.same(made, tokens_of(answers.texts, o))
     end)
   end
+
+  it("numbers added tokens as the package does, whatever the file's ids say", function()
+    local cases = json.decode(files.slurp "tests/golden/token_ids.json")
+    assert.equal(40, #cases)
+    for i, case in ipairs(cases) do
+      local path = files.write(folder, ("ids-%d.json"):format(i), case.file)
+      assert.same({ case.tokens }, tokens_of({ case.text }, { file = path }), ("case %d, %s"):format(i, case.file))
+    end
+  end)
 
   it("stands before others in a list, and feeds packed rows and batches", function()
     local texts = answers.texts

@@ -173,6 +173,38 @@ describe("a transform in Lua", function()
     end, { shape = { -1 }, bound = 3, writes_all = true }), "it does not write all of its output")
   end)
 
+  it("finds a function that writes past its bound, and nothing else is overwritten", function()
+    local source = forty()
+    local first = debug.getinfo(1, "l").currentline + 3
+    local function writes(offset, from)
+      return function(sample)
+        for i = 0, 2 do sample.out[i] = sample.index end
+        if sample.index == from then
+          sample.out[offset] = 7
+        end
+        return 3
+      end
+    end
+    -- The element behind the bound, those at the ends of a page on both sides, and one in front.
+    for offset, element in pairs { [3] = "uint8", [3 + 1023] = "int32", [-512] = "float64", [-1] = "int32" } do
+      for _, writes_all in ipairs { true, false } do
+        for _, from in ipairs { 0, 4, 9 } do
+          contains(message_of(made, source, "x", writes(offset, from),
+            { shape = { -1 }, bound = 3, dtype = element, writes_all = writes_all }),
+            'field "x"', ("sample %d"):format(from), ("transform_lua_spec.lua:%d: it wrote outside"):format(first + 2),
+            "has the 3 elements of bound")
+        end
+      end
+    end
+    local function one_too_many(sample) for i = 0, 3 do sample.out[i] = 1 end return 3 end
+    contains(message_of(made, source, "x", one_too_many, { shape = { -1 }, bound = 3 }), "sample 0",
+      (":%d: it wrote outside"):format(debug.getinfo(one_too_many, "S").linedefined))
+    -- The readers of what failed go on with what is right.
+    local right = source:map { x = { lua(writes(2, 5), { shape = { -1 }, bound = 3 }) } }:read(0, 10).x
+    assert.same({ 4, 4, 4 }, right[5]:to_table())
+    assert.same({ 5, 5, 7 }, right[6]:to_table())
+  end)
+
   it("may stand in many chains, with inputs of different dtypes, behind and before others", function()
     local twice = lua(function(sample)
       for i = 0, sample.size - 1 do sample.out[i] = 2 * sample.data[i] end

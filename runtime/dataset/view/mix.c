@@ -19,14 +19,20 @@
 
 enum { PERIOD_MOST = 65536 };
 
+/* Both below PERIOD_MOST. */
+struct mix_place {
+  uint16_t part; /* whose turn it is at a position of the pattern, */
+  uint16_t rank; /* and how often it was before, in the pattern */
+};
+
 /* From position `from` on, up to where the next one begins. */
 struct mix_stage {
   int64_t from;
   int32_t period;
-  int32_t *weights; /* of each part: how many of `period` positions it has; at least 1, or 0: it rests */
-  int32_t *parts;   /* whose turn it is at each position of the pattern, */
-  int32_t *ranks;   /* and how often it was before, in the pattern */
-  int64_t *before;  /* how often it was each part's turn before the stage */
+  int32_t count;            /* of the places that are kept: the pattern's first, no more than the stage has positions */
+  int32_t *weights;         /* of each part: how many of `period` positions it has; at least 1, or 0: it rests */
+  struct mix_place *places; /* of the pattern */
+  int64_t *before;          /* how often it was each part's turn before the stage */
 };
 
 struct mix {
@@ -44,9 +50,9 @@ static int64_t mix_length(const shardrt_source *source) {
 /* The turn at a position of a stage: whose it is, and how often it was before, from the mix's beginning on. */
 static int32_t stage_turn(const struct mix_stage *stage, int64_t position, int64_t *before) {
   const int64_t periods = (position - stage->from) / stage->period, at = (position - stage->from) % stage->period;
-  const int32_t p = stage->parts[at];
-  *before = stage->before[p] + periods * stage->weights[p] + stage->ranks[at];
-  return p;
+  const struct mix_place place = stage->places[at];
+  *before = stage->before[place.part] + periods * stage->weights[place.part] + place.rank;
+  return place.part;
 }
 
 /* The first one in which it is the part's turn: as it is alike at all positions, blocks are laid out by it. */
@@ -102,8 +108,7 @@ static void mix_close(shardrt_source *source) {
   struct mix *self = (struct mix *)source;
   for (int32_t s = 0; s < self->nstages && self->stages != NULL; s++) {
     alloc_free(self->stages[s].before);
-    alloc_free(self->stages[s].ranks);
-    alloc_free(self->stages[s].parts);
+    alloc_free(self->stages[s].places);
     alloc_free(self->stages[s].weights);
   }
   alloc_free(self->stages);
@@ -226,7 +231,7 @@ static void set_turns(struct mix_stage *stage, int32_t nparts, int32_t *turns) {
     only = p;
     k++;
   }
-  for (int32_t at = 0; at < stage->period; at++) {
+  for (int32_t at = 0; at < stage->count; at++) {
     int32_t best = only;
     int64_t best_rest = 0;
     bool any = false;
@@ -238,17 +243,16 @@ static void set_turns(struct mix_stage *stage, int32_t nparts, int32_t *turns) {
       best = p;
       best_rest = rest;
     }
-    stage->parts[at] = best;
-    stage->ranks[at] = turns[best]++;
+    stage->places[at] = (struct mix_place){.part = (uint16_t)best, .rank = (uint16_t)turns[best]++};
   }
-  assert(turns_are_weights(stage, nparts, turns));
+  assert(stage->count < stage->period || turns_are_weights(stage, nparts, turns));
 }
 
-static int set_pattern(struct mix_stage *stage, int32_t nparts) {
-  stage->parts = alloc_array((size_t)stage->period, sizeof *stage->parts);
-  if (stage->parts == NULL) return ALLOC_FAILED;
-  stage->ranks = alloc_array((size_t)stage->period, sizeof *stage->ranks);
-  if (stage->ranks == NULL) return ALLOC_FAILED;
+/* Of a stage that ends where the next one begins: INT64_MAX where none does. */
+static int set_pattern(struct mix_stage *stage, int32_t nparts, int64_t next) {
+  stage->count = next - stage->from < stage->period ? (int32_t)(next - stage->from) : stage->period;
+  stage->places = alloc_array((size_t)stage->count, sizeof *stage->places);
+  if (stage->places == NULL) return ALLOC_FAILED;
   stage->before = alloc_zeros((size_t)nparts, sizeof *stage->before);
   if (stage->before == NULL) return ALLOC_FAILED;
   int32_t *turns = alloc_zeros((size_t)nparts, sizeof *turns);
@@ -265,17 +269,17 @@ static void set_before(struct mix *self, int32_t s) {
   const int64_t length = stage->from - last->from;
   for (int32_t p = 0; p < self->nparts; p++)
     stage->before[p] = last->before[p] + length / last->period * last->weights[p];
-  for (int64_t at = 0; at < length % last->period; at++) stage->before[last->parts[at]]++;
+  for (int64_t at = 0; at < length % last->period; at++) stage->before[last->places[at].part]++;
 }
 
 /* The position at which the first part would begin its second epoch, if it does so in this stage; else INT64_MAX. */
 static int64_t stage_length(const struct mix *self, const struct mix_stage *stage) {
   int64_t length = INT64_MAX;
-  for (int32_t at = 0; at < stage->period; at++) {
-    const int32_t p = stage->parts[at], weight = stage->weights[p];
+  for (int32_t at = 0; at < stage->count; at++) {
+    const int32_t p = stage->places[at].part, rank = stage->places[at].rank, weight = stage->weights[p];
     const int64_t left = shardrt_source_count(self->concat.view.head.bases[p]) - stage->before[p];
     int64_t position;
-    if (left < stage->ranks[at] || left % weight != stage->ranks[at]) continue;
+    if (left < rank || left % weight != rank) continue;
     if (__builtin_mul_overflow(left / weight, (int64_t)stage->period, &position) ||
         __builtin_add_overflow(position, at + stage->from, &position))
       continue;
@@ -316,7 +320,8 @@ static int set_stages(struct mix *self, int32_t nstages, const int64_t *froms, c
   for (int32_t s = 0; s < nstages && code == SHARDRT_OK; s++) {
     self->stages[s].from = froms[s];
     code = set_weights(&self->stages[s], self->nparts, weights + (size_t)s * (size_t)self->nparts);
-    if (code == SHARDRT_OK) code = set_pattern(&self->stages[s], self->nparts);
+    const int64_t next = s + 1 < nstages ? froms[s + 1] : INT64_MAX;
+    if (code == SHARDRT_OK) code = set_pattern(&self->stages[s], self->nparts, next);
     if (code == SHARDRT_OK && s > 0) set_before(self, s);
   }
   return code;

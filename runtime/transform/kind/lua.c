@@ -35,6 +35,8 @@ struct lua_worker {
   int run;              /* and to what transforms a chunk */
   shardrt_samples call; /* samples of a chunk, where the state looks for them, */
   int64_t most;         /* and how many of them at most */
+  char *room; /* for what is made of one sample, where its length is not known, with the guards at both ends */
+  size_t room_bytes;
 };
 
 struct lua_opening {
@@ -87,6 +89,7 @@ static void *worker_new(const void *owner) {
 static void worker_free(void *state) {
   struct lua_worker *self = state;
   if (self->L != NULL) lua_close(self->L);
+  alloc_free(self->room);
   alloc_free(self);
 }
 
@@ -179,6 +182,21 @@ static int call_in_parts(struct lua_worker *worker, const struct reader *reader,
   return code;
 }
 
+/* Room for the whole bound of elements of this dtype. A function that writes past it writes to a guard, not to what
+ * lies behind: the state then says so. */
+static int make_room(struct lua_worker *worker, double bound, int32_t dtype) {
+  const size_t bytes = (size_t)bound * shardrt_dtype_size(dtype) + 2 * (size_t)SHARDRT_SAMPLE_GUARD;
+  if (worker->room_bytes < bytes) {
+    alloc_free(worker->room);
+    worker->room_bytes = 0;
+    worker->room = alloc_array(bytes, 1);
+    if (worker->room == NULL) return ALLOC_FAILED;
+    worker->room_bytes = bytes;
+  }
+  worker->call.room = worker->room + SHARDRT_SAMPLE_GUARD;
+  return SHARDRT_OK;
+}
+
 static int recipe_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
                       const struct value *in, struct value *out, int64_t *failed) {
   if (n == 0) return SHARDRT_OK;
@@ -190,9 +208,10 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
   worker->call = (shardrt_samples){.dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
-  code = call_in_parts(worker, reader, samples, n, failed);
-  for (int64_t i = 0; i < n && code == SHARDRT_OK && self->numbers[MODE] == MODE_RAGGED; i++)
-    out[i].shape[0] = out[i].full[0] = samples[i].made;
+  const bool ragged = self->numbers[MODE] == MODE_RAGGED;
+  if (ragged) code = make_room(worker, self->numbers[SIZES], out->dtype);
+  if (code == SHARDRT_OK) code = call_in_parts(worker, reader, samples, n, failed);
+  for (int64_t i = 0; i < n && code == SHARDRT_OK && ragged; i++) out[i].shape[0] = out[i].full[0] = samples[i].made;
   return code;
 }
 

@@ -114,6 +114,38 @@ local function watch(tables)
   end
 end
 
+-- ---- an output whose length the function says -----------------------------------------------------------------------
+
+local GUARD, GUARD_BYTE = C.SHARDRT_SAMPLE_GUARD, 0xa5
+local GUARD_TEXT = string.char(GUARD_BYTE):rep(GUARD)
+
+-- Fills the guards at both ends of the room, which has so many bytes.
+local function set_guards(room, bytes)
+  ffi.fill(room - GUARD, GUARD, GUARD_BYTE)
+  ffi.fill(room + bytes, GUARD, GUARD_BYTE)
+end
+
+-- Whether a function wrote to one of them. LuaJIT finds the text that it has already, in a tenth of a microsecond.
+local function broken(room, bytes)
+  return ffi.string(room + bytes, GUARD) ~= GUARD_TEXT or ffi.string(room - GUARD, GUARD) ~= GUARD_TEXT
+end
+
+-- Calls `apply` once more, line by line and not compiled: the line of the user's that wrote to a guard, or nil.
+local function breaking_line(apply, room, bytes)
+  local last, found
+  jit.off()
+  jit.flush()
+  debug.sethook(function(_, number)
+    if not found and last and broken(room, bytes) then found = last end
+    local source = debug.getinfo(2, "S").source
+    if not fail.is_own(source) then last = bytecode.line(source, number) end
+  end, "l")
+  pcall(apply)
+  debug.sethook()
+  jit.on()
+  return found or broken(room, bytes) and last or nil
+end
+
 -- ---- chunks ---------------------------------------------------------------------------------------------------------
 
 -- What was returned, stored where the output is one element.
@@ -140,6 +172,8 @@ end
 ---@field check (fun())? # of the tables that came with it
 ---@field mode integer # MODE
 ---@field writes_all boolean # every element of the output
+---@field guarded ffi.cdata*|false # the room whose guards are as they were set, where it had
+---@field guarded_bytes number # so many bytes
 
 -- What calls the function for the sample at hand, and puts what it returns to the output, or returns how many elements
 -- were written.
@@ -173,9 +207,12 @@ local function chunk_loop(work, from, to, ndim)
   local sample, random = sample_type(from, to, shape)(), random_type()
   local apply = caller(work, sample, random, from, to, ndim)
   local chunk, next_tried = 0, 1
+  local ragged = work.mode == MODE.ragged
+  local room, room_bytes
 
   local function take(given)
     ffi.copy(sample, given, ffi.sizeof(sample))
+    if ragged then sample.out = call.room end
     ffi.copy(random, given.random, ffi.sizeof(random))
     for d = 1, ndim do shape[d] = tonumber(given.shape[d - 1]) end
   end
@@ -188,9 +225,31 @@ local function chunk_loop(work, from, to, ndim)
     return ffi.string(sample.out, made * element)
   end
 
+  -- A sample of the chunk wrote to a guard: says which one, and where.
+  local function refuse_outside()
+    local place = ""
+    for i = 0, tonumber(call.count) - 1 do
+      call.at = i
+      take(call.samples + i)
+      set_guards(room, room_bytes)
+      local line = breaking_line(apply, room, room_bytes)
+      if line then
+        place = line .. ": "
+        break
+      end
+    end
+    error(("%sit wrote outside of sample.out, which has the %.0f elements of bound, counted from 0")
+      :format(place, sample.out_size), 0)
+  end
+
   return function()
     call.at = 0
     chunk = chunk + 1
+    if ragged then
+      room, room_bytes = ffi.cast("char *", call.room), call.samples[0].out_size * element
+      if work.guarded ~= room or work.guarded_bytes ~= room_bytes then set_guards(room, room_bytes) end
+      work.guarded = false
+    end
     if chunk == next_tried then
       next_tried = 2 * next_tried
       if outcome(0) ~= outcome(clears and 0 or 0xff) then
@@ -202,8 +261,15 @@ local function chunk_loop(work, from, to, ndim)
       take(call.samples + i)
       if clears then ffi.fill(sample.out, sample.out_size * element) end
       local made = apply()
-      if made then call.samples[i].made = made end
+      if made then
+        ffi.copy(call.samples[i].out, room, made * element)
+        call.samples[i].made = made
+      end
       if check then check() end
+    end
+    if ragged then
+      if broken(room, room_bytes) then refuse_outside() end
+      work.guarded, work.guarded_bytes = room, room_bytes
     end
   end
 end
@@ -267,7 +333,8 @@ function worker.open(bytes, mode, writes_all, address)
     if problem then error(problem, 0) end
   end
   local call, loops = ffi.cast(samples_pointer, address), {}
-  local work = { call = call, f = f, check = watch(tables), mode = mode, writes_all = writes_all }
+  local work = { call = call, f = f, check = watch(tables), mode = mode, writes_all = writes_all, guarded = false,
+    guarded_bytes = 0 }
   local function run()
     local key = (call.dtype * 256 + call.out_dtype) * 256 + call.ndim
     local loop = loops[key]
