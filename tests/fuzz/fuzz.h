@@ -30,6 +30,7 @@
   X(tar)                                                                                                               \
   X(tfrecord)                                                                                                          \
   X(tokens)                                                                                                            \
+  X(webp)                                                                                                              \
   X(zarr)
 
 #define FUZZ_TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);

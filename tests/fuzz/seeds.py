@@ -224,7 +224,9 @@ def images():
     for kind, end, names in [
             ("jpeg", "jpg", ["420", "420-progressive", "420-restart", "arithmetic", "cmyk", "grey", "one", "small", "ycck"]),
             ("png", "png", ["basn0g01", "basn2c16", "basn3p04", "basn4a08", "basn6a16", "ibasn0g08", "ibasn6a08",
-                            "tbbn2c16", "tp1n3p08", "rgb"])]:
+                            "tbbn2c16", "tp1n3p08", "rgb"]),
+            ("webp", "webp", ["alpha", "grey", "lossless", "lossless-alpha", "moving", "moving-part", "one", "palette",
+                              "small", "simple-filter", "turned"])]:
         for name in names:
             path = f"images/{kind}/{name}.{end}"
             if os.path.exists(os.path.join(DATA, path)):

@@ -34,6 +34,7 @@ fails("hdf5", function() return shardrt.source.hdf5 { x = folder .. "/data.h5:/g
 fails("http", function() return shardrt.source.npy { x = "http://127.0.0.1:9/x.npy" } end)
 fails("jpeg", function() return decode "tests/files/images/jpeg/small.jpg" end)
 fails("png", function() return decode "tests/files/images/png/rgb.png" end)
+fails("webp", function() return decode "tests/files/images/webp/small.webp" end)
 fails("zarr of blosc", function() return zarr "v3-blosc" end)
 fails("zarr of zstd", function() return zarr "v2-zstd" end)
 fails("zarr of gzip", function() return zarr "v2-gzip" end)
