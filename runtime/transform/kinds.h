@@ -9,6 +9,7 @@
   X(cast)                                                                                                              \
   X(center_crop)                                                                                                       \
   X(crop)                                                                                                              \
+  X(decode_audio)                                                                                                      \
   X(decode_image)                                                                                                      \
   X(decode_npy)                                                                                                        \
   X(decode_raw)                                                                                                        \

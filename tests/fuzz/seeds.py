@@ -233,6 +233,12 @@ def images():
                 seed(kind, name, slurp(path))
 
 
+def audio():
+    for name in ["alaw.wav", "ima_adpcm.wav", "layer3.mp3", "loud.wav", "ms_adpcm.wav", "one.wav", "pcm_s8.flac",
+                 "pcm_u8.wav", "rf64.wav", "six.wav", "vorbis.ogg"]:
+        seed("audio", name, slurp(f"audio/{name}"))
+
+
 def npz_and_cifar():
     seed("npz", "mixed", slurp("npz/mixed.npz"))
     seed("npz", "odd", slurp("npz/odd.npz"))
@@ -240,6 +246,6 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images,
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images, audio,
              npz_and_cifar]:
     make()
