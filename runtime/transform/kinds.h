@@ -10,6 +10,7 @@
   X(center_crop)                                                                                                       \
   X(condition)                                                                                                         \
   X(crop)                                                                                                              \
+  X(decode_audio)                                                                                                      \
   X(decode_image)                                                                                                      \
   X(decode_npy)                                                                                                        \
   X(decode_raw)                                                                                                        \

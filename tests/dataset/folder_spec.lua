@@ -79,10 +79,10 @@ describe("source.folder", function()
     refused "holds no folders; each class of images has one"
     refused("No such file or directory", folder .. "/none")
     make("a/1.jpg", "b/1.txt")
-    refused "/b: holds no image %(%.jpg, %.jpeg, %.png%), so this class has no sample"
-    make("b/1.webp")
-    refused "/b/1%.webp: is an image that is not decoded; JPEG and PNG are"
-    os.remove(folder .. "/b/1.webp")
+    refused "/b: holds no image %(%.jpg, %.jpeg, %.png, %.webp%), so this class has no sample"
+    make("b/1.gif")
+    refused "/b/1%.gif: is an image that is not decoded; JPEG, PNG and WebP are"
+    os.remove(folder .. "/b/1.gif")
     make("b/1.jpg")
     refused("its fields are image and label", nil, { fields = { label = "int64" } })
     refused("2 folders; it takes one", { folder, folder })

@@ -1,9 +1,13 @@
 """Makes tests/files/images: JPEG files by Pillow and libjpeg-turbo's cjpeg, PNG files by Pillow and from libpng's
-PngSuite, and reference.txt: what Pillow decodes each to. Needs pillow, numpy, libjpeg-turbo-progs, and libpng's source
-(`apt source libpng1.6`): images.py FOLDER/libpng-1.6.39/contrib/pngsuite"""
+PngSuite, WebP files by Pillow and libwebp's cwebp, and reference.txt: what Pillow decodes each to. Needs pillow, numpy,
+libjpeg-turbo-progs, webp, and libpng's source (`apt source libpng1.6`):
+
+    images.py FOLDER/libpng-1.6.39/contrib/pngsuite     or, for the WebP files and reference.txt alone, images.py webp
+"""
 import glob
 import os
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -77,6 +81,54 @@ def pngs(suite):
     Image.fromarray(picture(31, 45, 4), "RGBA").save(folder + "rgba.png")
 
 
+def chunk(name, body):
+    return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
+
+
+def riff(*chunks):
+    return chunk(b"RIFF", b"WEBP" + b"".join(chunks))
+
+
+def frame_of(name, left, top, width, height):
+    """A still WebP as one frame of a moving picture, at an even place."""
+    still = open(f"{HERE}/webp/{name}.webp", "rb").read()[12:]
+    if still[:4] == b"VP8X":
+        still = still[18:]
+    numbers = [left // 2, top // 2, width - 1, height - 1, 100]
+    return chunk(b"ANMF", b"".join(struct.pack("<I", n)[:3] for n in numbers) + b"\0" + still)
+
+
+def webps():
+    folder = HERE + "/webp/"
+    rgb = Image.fromarray(picture(45, 149, 3))
+    alpha = Image.fromarray(picture(31, 45, 4), "RGBA")
+    rgb.save(folder + "lossy.webp", quality=60, method=6)
+    rgb.save(folder + "high.webp", quality=98)
+    rgb.crop((0, 0, 1, 1)).save(folder + "one.webp")
+    rgb.crop((0, 0, 17, 3)).save(folder + "small.webp", quality=70)
+    rgb.crop((0, 0, 60, 30)).save(folder + "lossless.webp", lossless=True)
+    rgb.crop((0, 0, 60, 30)).quantize(9).convert("RGB").save(folder + "palette.webp", lossless=True)
+    Image.fromarray(picture(40, 33, 1).squeeze()).save(folder + "grey.webp", quality=50)
+    alpha.save(folder + "alpha.webp", quality=60)
+    alpha.save(folder + "lossless-alpha.webp", lossless=True, exact=True)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90 degrees, which opening it does not undo
+    rgb.crop((0, 0, 40, 20)).save(folder + "turned.webp", exif=exif, xmp=b"<x/>")
+    rgb.save("/tmp/picture.png")
+    for name, options in {"simple-filter": ["-nostrong", "-f", "70"], "no-filter": ["-f", "0"],
+                          "sharp": ["-sharp_yuv", "-sharpness", "5", "-segments", "4", "-sns", "90"]}.items():
+        subprocess.run(["cwebp", "-quiet", "-q", "30", *options, "/tmp/picture.png", "-o", folder + name + ".webp"],
+                       check=True)
+    images = [alpha.rotate(90 * i) for i in range(3)]
+    images[0].save(folder + "moving.webp", save_all=True, append_images=images[1:], duration=50, lossless=True)
+    # The first frame does not cover all: 45 x 31 within 60 x 40.
+    canvas = chunk(b"VP8X", b"\x12\0\0\0" + struct.pack("<I", 59)[:3] + struct.pack("<I", 39)[:3])
+    for name, still in [("moving-part", "alpha"), ("moving-part-lossless", "lossless-alpha")]:
+        frames = [frame_of(still, 6, 4, 45, 31), frame_of(still, 0, 0, 45, 31)]
+        with open(f"{folder}{name}.webp", "wb") as file:
+            file.write(riff(canvas, chunk(b"ANIM", b"\x10\x20\x30\xff\0\0"), *frames))
+
+
 def decode(path):
     """What is meant: Pillow's pixels; transparency left out, 16 bits as their first 8."""
     image = Image.open(path)
@@ -88,11 +140,13 @@ def decode(path):
 
 
 if __name__ == "__main__":
-    for name in ("jpeg", "png"):
+    for name in ["webp"] if sys.argv[1] == "webp" else ["jpeg", "png", "webp"]:
         shutil.rmtree(f"{HERE}/{name}", ignore_errors=True)
         os.makedirs(f"{HERE}/{name}")
-    jpegs()
-    pngs(sys.argv[1])
+    if sys.argv[1] != "webp":
+        jpegs()
+        pngs(sys.argv[1])
+    webps()
     with open(HERE + "/reference.txt", "w") as out:
         for path in sorted(glob.glob(HERE + "/*/*")):
             rgb, grey = decode(path)

@@ -9,6 +9,7 @@
 /* Every target's name, in one place. */
 #define FUZZ_TARGETS(X)                                                                                                \
   X(array_record)                                                                                                      \
+  X(audio)                                                                                                             \
   X(bytes)                                                                                                             \
   X(cifar)                                                                                                             \
   X(csv)                                                                                                               \
@@ -32,6 +33,7 @@
   X(tokenize)                                                                                                          \
   X(tokenizer)                                                                                                         \
   X(tokens)                                                                                                            \
+  X(webp)                                                                                                              \
   X(zarr)
 
 #define FUZZ_TARGET(name) void fuzz_##name(const uint8_t *data, size_t size);

@@ -224,11 +224,19 @@ def images():
     for kind, end, names in [
             ("jpeg", "jpg", ["420", "420-progressive", "420-restart", "arithmetic", "cmyk", "grey", "one", "small", "ycck"]),
             ("png", "png", ["basn0g01", "basn2c16", "basn3p04", "basn4a08", "basn6a16", "ibasn0g08", "ibasn6a08",
-                            "tbbn2c16", "tp1n3p08", "rgb"])]:
+                            "tbbn2c16", "tp1n3p08", "rgb"]),
+            ("webp", "webp", ["alpha", "grey", "lossless", "lossless-alpha", "moving", "moving-part", "one", "palette",
+                              "small", "simple-filter", "turned"])]:
         for name in names:
             path = f"images/{kind}/{name}.{end}"
             if os.path.exists(os.path.join(DATA, path)):
                 seed(kind, name, slurp(path))
+
+
+def audio():
+    for name in ["alaw.wav", "ima_adpcm.wav", "layer3.mp3", "loud.wav", "ms_adpcm.wav", "one.wav", "pcm_s8.flac",
+                 "pcm_u8.wav", "rf64.wav", "six.wav", "vorbis.ogg"]:
+        seed("audio", name, slurp(f"audio/{name}"))
 
 
 def npz_and_cifar():
@@ -261,6 +269,6 @@ def tokenizers():
         seed("tokenize", f"kind-{kind}", bytes([kind]) + text)
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images,
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images, audio,
              npz_and_cifar, tokenizers]:
     make()

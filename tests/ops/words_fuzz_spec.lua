@@ -191,6 +191,7 @@ describe("odd arguments", function()
       crop = { { size = { 2 }, start = { 0 }, axis = 0 } }, center_crop = { { size = { 2 }, axis = 0 } },
       random_crop = { { size = { 2 }, padding = 1, value = 0, axis = 0 } },
       pad = { { size = { 2 }, value = 0, where = "both" } }, cast = { { dtype = "int8" } },
+      decode_audio = { { dtype = "int16", channels = 2, rate = 8000 } },
       decode_image = { { channels = 3 } }, decode_text = { { size = 8, value = 32 } },
       decode_raw = { { dtype = "int16", shape = { 2, -1 } } }, decode_npy = { { dtype = "int16", shape = { -1, -1 } } },
       scale = { { factor = 2, offset = { 1 }, axis = 0, dtype = "int8" } },

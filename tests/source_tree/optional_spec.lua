@@ -9,7 +9,7 @@ local mpi = require "tests.support.mpi"
 -- What words say of the library that they need; "": they work.
 local SAID = {
   ["hdf5"] = "HDF5 (libhdf5)", ["http"] = "curl (libcurl)", ["jpeg"] = "JPEG (libjpeg-turbo)",
-  ["png"] = "PNG (libspng)",
+  ["png"] = "PNG (libspng)", ["webp"] = "WebP (libwebp)", ["sound"] = "sound (libsndfile)",
   ["zarr of blosc"] = "Blosc (libblosc)", ["zarr of zstd"] = "Zstandard (libzstd)", ["zarr of gzip"] = "",
   ["array_record of brotli"] = "Brotli (libbrotlidec)", ["array_record of zstd"] = "Zstandard (libzstd)",
   ["array_record of snappy"] = "Snappy (libsnappy)", ["array_record"] = "", ["mds of zstd"] = "Zstandard (libzstd)",

@@ -141,11 +141,11 @@ function transform.predicate(caller, f)
   return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, 1, C.SHARDRT_BOOL, 0 }, bytes)
 end
 
---- Decodes an image: the bytes of a JPEG or PNG file become uint8 {height, width, channels}. It comes first in a list;
---- of the image no more is decoded than those behind it need, and a JPEG smaller (by 2, 4 or 8) where a bilinear resize
---- or random_resized_crop right behind it makes a fourth of it or less. The pixels are Pillow's: transparency is left
---- out, of 16 bits the first 8 stay, and EXIF's orientation is not applied. `channels` is 3 (red, green, blue) or 1
---- (grey; of a JPEG its own luma). Images of more than 2^28 pixels are refused.
+--- Decodes an image: the bytes of a JPEG, PNG or WebP file become uint8 {height, width, channels}. It comes first in a
+--- list; of the image no more is decoded than those behind it need, and a JPEG smaller (by 2, 4 or 8) where a bilinear
+--- resize or random_resized_crop right behind it makes a fourth of it or less. The pixels are Pillow's: transparency is
+--- left out, of 16 bits the first 8 stay, EXIF's orientation is not applied, and of a moving WebP the first frame is
+--- taken. `channels` is 3 (red, green, blue) or 1 (grey, as convert("L")). Images of more than 2^28 pixels are refused.
 ---@param o {channels: integer?}?
 ---@return shardrt.Transform
 function words.decode_image(o)

@@ -304,6 +304,24 @@ function words.decode_raw(o) return elements("decode_raw", o) end
 ---@return shardrt.Transform
 function words.decode_npy(o) return elements("decode_npy", o) end
 
+--- Decodes a sound: the bytes of a WAV, FLAC, Ogg or MP3 file become {frames, channels}, what Python's soundfile gives:
+--- float32 (the default), which whole numbers come out as in [-1, 1), or int16. It comes first in a list; of the frames
+--- no more is decoded than those behind it need, of Ogg, MP3 and ADPCM those before them, too. A file with another
+--- number of `channels`, or of frames in a second (`rate`), is an error, where these are given; no sound is resampled
+--- or mixed. Of files that hold floats, int16 is the float rounded, not scaled: decode these as float32. Sounds of more
+--- than 2^30 numbers are refused.
+---@param o {dtype: "float32"|"int16"|nil, channels: integer?, rate: integer?}?
+---@return shardrt.Transform
+function words.decode_audio(o)
+  if o == nil then o = {} end
+  local known = { dtype = true, channels = true, rate = true }
+  local caller = options("decode_audio", o, known, "decode_audio{rate = 16000}")
+  local code = dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code
+  local channels = o.channels == nil and -1 or check_whole(caller, "channels", o.channels, 1)
+  local rate = o.rate == nil and -1 or check_whole(caller, "rate", o.rate, 1)
+  return made("decode_audio", o, { code, channels, rate })
+end
+
 --- Bytes that must be a text in UTF-8, as bytes: with `size`, that many of each sample, so that texts can stand in a
 --- batch. A shorter one is filled up with the byte `value` (0) behind its end, a longer one is cut off behind its last
 --- character that fits.

@@ -4,8 +4,8 @@
  * Every folder in it is a class, numbered by the names' bytes; the images in it, and in folders within it, are its
  * samples, in ImageFolder's order: by the folder's path, then by the file's name. A sample is "image", the bytes of a
  * file as uint8 of any length, and "label", the class's number as int64. An image is a file whose name ends in .jpg,
- * .jpeg or .png, in small or large letters; one of another kind that ImageFolder takes is refused, not left out. Names
- * that begin with a dot, and what is no file, are left alone. */
+ * .jpeg, .png or .webp, in small or large letters; one of another kind that ImageFolder takes is refused, not left out.
+ * Names that begin with a dot, and what is no file, are left alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -80,8 +80,8 @@ static void names_sort(struct names *self, int64_t first) {
 
 /* ---- what is there ---------------------------------------------------------------------------------------------- */
 
-static const char *const decoded[] = {".jpg", ".jpeg", ".png", NULL};
-static const char *const others[] = {".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp", NULL};
+static const char *const decoded[] = {".jpg", ".jpeg", ".png", ".webp", NULL};
+static const char *const others[] = {".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", NULL};
 
 static bool ends_in(const char *name, const char *const *ends) {
   const size_t length = strlen(name);
@@ -114,7 +114,7 @@ static int add_entry(const char *path, const struct dirent *entry, bool full, st
   int code = SHARDRT_OK;
   if (type == DT_REG && images != NULL && ends_in(entry->d_name, decoded)) to = images;
   if (type == DT_REG && images != NULL && ends_in(entry->d_name, others))
-    code = error_set(SHARDRT_EFORMAT, "the file %s: is an image that is not decoded; JPEG and PNG are", whole);
+    code = error_set(SHARDRT_EFORMAT, "the file %s: is an image that is not decoded; JPEG, PNG and WebP are", whole);
   if (code == SHARDRT_OK && to != NULL) code = names_add(to, alloc_text("%s", full ? whole : entry->d_name));
   alloc_free(whole);
   return code;
@@ -154,8 +154,8 @@ static int add_class(struct image_folder *self, int32_t label) {
   const int64_t first = self->files.count;
   int code = collect_images(path, 0, &self->files);
   if (code == SHARDRT_OK && self->files.count == first)
-    code = error_set(SHARDRT_EFORMAT, "the folder %s: holds no image (.jpg, .jpeg, .png), so this class has no sample",
-                     path);
+    code = error_set(SHARDRT_EFORMAT,
+                     "the folder %s: holds no image (.jpg, .jpeg, .png, .webp), so this class has no sample", path);
   if (code == SHARDRT_OK) names_sort(&self->files, first);
   alloc_free(path);
   return code;

@@ -9,7 +9,7 @@
 /* So many pixels at most: a file of a few kilobytes can ask for gigabytes of memory. */
 #define MOST_PIXELS ((int64_t)1 << 28)
 
-static const struct decode_format *const formats[] = {&jpeg_decode, &png_decode};
+static const struct decode_format *const formats[] = {&jpeg_decode, &png_decode, &webp_decode};
 
 static int check_size(int64_t height, int64_t width) {
   if (height > 0 && width > 0 && height <= MOST_PIXELS / width) return SHARDRT_OK;
@@ -27,7 +27,7 @@ static const struct decode_format *find_format(const struct value *in) {
   if (bytes < 4)
     error_set(SHARDRT_EFORMAT, "%zu bytes, which are no image", bytes);
   else
-    error_set(SHARDRT_EFORMAT, "no JPEG or PNG: it begins with the bytes %02x %02x %02x %02x", data[0], data[1],
+    error_set(SHARDRT_EFORMAT, "no JPEG, PNG or WebP: it begins with the bytes %02x %02x %02x %02x", data[0], data[1],
               data[2], data[3]);
   return NULL;
 }

@@ -19,6 +19,7 @@ struct decode_format {
 
 extern const struct decode_format jpeg_decode;
 extern const struct decode_format png_decode;
+extern const struct decode_format webp_decode;
 
 /* Grey of red, green and blue: ITU-R 601-2 luma, as Pillow rounds it. */
 static inline uint8_t decode_luma(const uint8_t *rgb) {

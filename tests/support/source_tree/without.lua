@@ -11,14 +11,14 @@ local function fails(word, f)
   print(("%s: %s"):format(word, ok and "works" or tostring(message)))
 end
 
--- A source of one sample: the bytes of a file.
-local function decode(path)
+-- The bytes of a file, decoded: an image, unless another decoder is given.
+local function decode(path, decoder)
   local file = assert(io.open(path, "rb"))
   local text = file:read "*a"
   file:close()
   local host = ndarray.empty({ 1, #text }, "uint8")
   ffi.copy(host.data, text, #text)
-  return shardrt.source.array { image = host }:map { image = { T.decode_image() } }:read(0, 1)
+  return shardrt.source.array { image = host }:map { image = { decoder or T.decode_image() } }:read(0, 1)
 end
 
 local function zarr(name) return shardrt.source.zarr { x = folder .. "/zarr/" .. name }:read(0, 1) end
@@ -34,6 +34,8 @@ fails("hdf5", function() return shardrt.source.hdf5 { x = folder .. "/data.h5:/g
 fails("http", function() return shardrt.source.npy { x = "http://127.0.0.1:9/x.npy" } end)
 fails("jpeg", function() return decode "tests/files/images/jpeg/small.jpg" end)
 fails("png", function() return decode "tests/files/images/png/rgb.png" end)
+fails("webp", function() return decode "tests/files/images/webp/small.webp" end)
+fails("sound", function() return decode("tests/files/audio/one.wav", T.decode_audio()) end)
 fails("zarr of blosc", function() return zarr "v3-blosc" end)
 fails("zarr of zstd", function() return zarr "v2-zstd" end)
 fails("zarr of gzip", function() return zarr "v2-gzip" end)
