@@ -108,6 +108,12 @@ static size_t add_shardrt(const struct run *r, char **words) {
   return count;
 }
 
+/* A program has no options of ours: the library reads these. */
+static void set_variables(const struct run *r) {
+  if (r->report != NULL) setenv("SHARDRT_REPORT", r->report, 1);
+  if (r->metrics != NULL) setenv("SHARDRT_METRICS", r->metrics, 1);
+}
+
 /* mpirun's command line. */
 static char **words_new(const struct run *r, int processes) {
   static char number[16];
@@ -127,6 +133,7 @@ static char **words_new(const struct run *r, int processes) {
   memcpy(words + count, r->argv, (size_t)r->argc * sizeof *words);
   allow_all();
   leave_cores(processes);
+  if (r->is_program) set_variables(r);
   return words;
 }
 
