@@ -52,8 +52,9 @@ static const char help[] =
     "  --timeout SECONDS      give up waiting for another process after so long (default 300)\n"
     "  --report FILE          write a page for a browser about the job: speed, waiting, bytes, layouts, what was "
     "skipped\n"
+    "                         (also SHARDRT_REPORT)\n"
     "  --metrics FILE         keep a file of numbers for Prometheus (node exporter's textfile collector);\n"
-    "                         process 2 of several keeps FILE.2, with FILE's ending\n"
+    "                         process 2 of several keeps FILE.2, with FILE's ending (also SHARDRT_METRICS)\n"
     "  --trace FILE           write where the time goes, for https://ui.perfetto.dev (Chrome's trace-event JSON)\n"
     "  --progress, --no-progress\n"
     "                         print the loop's progress on stderr, or not (default: where stderr is a terminal)\n"
@@ -157,7 +158,7 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
   while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
-    if (strchr("dactsfpqwx", option) != NULL) o->own = argv[word];
+    if (strchr("dactsfpq", option) != NULL) o->own = argv[word];
     switch (option) {
     case 'd':
       o->job.devices = parse_count(o, "--devices", optarg, 1);
@@ -326,6 +327,12 @@ static void check_restarts(struct command_line *o) {
   if (o->fewest > o->processes) complain(o, "%s is beyond the job's processes", "--min");
 }
 
+/* NULL where the environment names none. */
+static const char *named_path(const char *variable) {
+  const char *path = getenv(variable);
+  return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
 struct command_line command_line_parse(int argc, char **argv) {
   struct command_line o = {.command = COMMAND_RECIPE, .processes = 1, .restarts = -1, .only_process = -1};
   shardrt_options_init(&o.job);
@@ -379,6 +386,10 @@ struct command_line command_line_parse(int argc, char **argv) {
     return o;
   }
   check_recipe(&o);
+  if (o.command != COMMAND_PLAN) {
+    if (o.report == NULL) o.report = named_path("SHARDRT_REPORT");
+    if (o.metrics == NULL) o.metrics = named_path("SHARDRT_METRICS");
+  }
   if (o.command == COMMAND_PLAN) {
     o.job.planning = 1;
     o.job.size = o.processes;

@@ -29,7 +29,8 @@ struct command_line {
   char problem[512]; /* what is wrong with the command line; empty if nothing is */
 };
 
-/* Reads it, and SHARDRT_DEVICES and SHARDRT_PLATFORM. What it holds lives as long as the process. --help and
+/* Reads it, and SHARDRT_DEVICES, SHARDRT_PLATFORM, SHARDRT_REPORT and SHARDRT_METRICS. What it holds lives as long as
+ * the process. --help and
  * --version print, and end it. */
 struct command_line command_line_parse(int argc, char **argv);
 

@@ -25,8 +25,13 @@ static void note_alone(void) {
   if (notice != NULL) fprintf(stderr, "shardrt: %s\n", notice);
 }
 
-/* `shardrt run`. Does not return where mpirun could be started. */
+/* `shardrt run`. Does not return where mpirun could be started; else says why. */
 static void start(struct command_line *o, const char *self) {
+  const char *repeated = lone_process_repeated();
+  if (repeated != NULL) {
+    snprintf(o->problem, sizeof o->problem, "%s", repeated);
+    return;
+  }
   if (!o->is_counted && o->processes == 1) note_alone();
   const struct run r = {.self = self,
                         .options = o->job,

@@ -29,6 +29,7 @@
 
 #include "comm/restart_info.h"
 #include "comm/stop_request.h"
+#include "comm/transport/lone_process.h"
 
 /* Exit statuses: above it, the number of a signal, to the last there is; of a command line. */
 enum { BY_SIGNAL = 128, LAST_SIGNAL = BY_SIGNAL + 64, WRONG_WORDS = 2 };
@@ -108,6 +109,17 @@ static size_t add_shardrt(const struct run *r, char **words) {
   return count;
 }
 
+/* mpirun starts its daemons as a step of Slurm's; inside of one, that waits for what this one has, without end. */
+static void share_step(void) {
+  if (lone_process_is_step()) setenv("SLURM_OVERLAP", "1", 0);
+}
+
+/* A program has no options of ours: the library reads these. */
+static void set_variables(const struct run *r) {
+  if (r->report != NULL) setenv("SHARDRT_REPORT", r->report, 1);
+  if (r->metrics != NULL) setenv("SHARDRT_METRICS", r->metrics, 1);
+}
+
 /* mpirun's command line. */
 static char **words_new(const struct run *r, int processes) {
   static char number[16];
@@ -127,6 +139,8 @@ static char **words_new(const struct run *r, int processes) {
   memcpy(words + count, r->argv, (size_t)r->argc * sizeof *words);
   allow_all();
   leave_cores(processes);
+  share_step();
+  if (r->is_program) set_variables(r);
   return words;
 }
 

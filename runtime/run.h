@@ -18,7 +18,8 @@ struct run {
   const char *metrics;
   int progress; /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe;
-  bool is_program; /* it starts by itself, not in shardrt: of what is above, processes and restarts alone are for it */
+  bool is_program; /* it starts by itself, not in shardrt: of what is above, only processes, restarts, report and
+                      metrics are for it */
   int argc;        /* the recipe's arguments */
   char **argv;
 };

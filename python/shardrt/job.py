@@ -29,6 +29,8 @@ class Options:
     transport: str | Transport | None = None
     handle_sigbus: bool | None = None
     stop_signals: tuple[int, ...] | None = None
+    report: str | None = None
+    metrics: str | None = None
 
 
 class Job:
@@ -138,6 +140,10 @@ def _join(job: Job) -> None:
     wanted.handle_sigbus = bool(options.handle_sigbus)
     wanted.tells_stop = options.stop_signals is not None
     wanted.slice = library.SLICE
+    if options.report is not None:
+        wanted.report = os.fsencode(options.report)
+    if options.metrics is not None:
+        wanted.metrics = os.fsencode(options.metrics)
     transport = options.transport or "auto"
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:

@@ -29,6 +29,8 @@ class Options(Structure):
         ("callbacks", c_void_p),
         ("tells_stop", c_int32),
         ("slice", c_double),
+        ("report", c_char_p),
+        ("metrics", c_char_p),
     ]
 
 

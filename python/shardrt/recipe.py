@@ -303,6 +303,8 @@ def open(  # noqa: A001
     transport: str | Transport | None = None,
     handle_sigbus: bool | None = None,
     stop_signals: Iterable[int] | None = None,
+    report: str | os.PathLike[str] | None = None,
+    metrics: str | os.PathLike[str] | None = None,
 ) -> Recipe:
     """Runs a recipe that returns a loader, or a table of loaders by name. Every process of a job does.
 
@@ -312,6 +314,18 @@ def open(  # noqa: A001
     handle_sigbus: a data file that is cut short while it is read ends the process with a line that names it, in place
     of "Bus error". stop_signals: those that ask for an orderly end, the same in all processes, as
     [signal.SIGTERM, signal.SIGUSR1]; the loop then ends by shardrt.Stopped, before the same batch everywhere.
+    report: where a page about the job is written at its end; metrics: where numbers for Prometheus are kept. Without
+    them, SHARDRT_REPORT and SHARDRT_METRICS name the files.
     """
     signals = None if stop_signals is None else tuple(stop_signals)
-    return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport, handle_sigbus, signals)))
+    wanted = job.Options(
+        devices,
+        timeout,
+        platform,
+        transport,
+        handle_sigbus,
+        signals,
+        None if report is None else os.fspath(report),
+        None if metrics is None else os.fspath(metrics),
+    )
+    return Recipe(_Opened(recipe, args, wanted))

@@ -33,6 +33,7 @@ struct shardrt_job {
   struct job_part moves;
   int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
   int32_t *hosts; /* as shardrt_job_hosts gives them */
+  int watched;    /* JOB_REPORT, JOB_METRICS */
   char notice[sizeof((struct accelerator_finding *)0)->notice]; /* of the platform; "": nothing, or it was told */
   bool is_told;
   struct last_say last; /* what shardrt_job_abort does beside its message */
@@ -45,10 +46,11 @@ void shardrt_options_init(shardrt_options *options) {
 /* What must be the same in every process for it to be one job. */
 struct job_settings {
   int32_t devices_per_process;
-  int16_t check;
-  int16_t tells_stop;
+  int8_t check;
+  int8_t tells_stop;
+  int16_t watched; /* which may differ, as may the host: JOB_REPORT, JOB_METRICS */
   char platform[16];
-  uint64_t host; /* which may differ */
+  uint64_t host;
 };
 _Static_assert(sizeof(struct job_settings) <= COLLECTIVE_INLINE, "few processes give it as they meet");
 
@@ -84,11 +86,25 @@ static int find_hosts(shardrt_job *job, const struct job_settings *all) {
   return SHARDRT_OK;
 }
 
+static int watched_by(const shardrt_options *o) {
+  const bool reports = o->report != NULL && o->report[0] != '\0',
+             measures = o->metrics != NULL && o->metrics[0] != '\0';
+  return (reports ? JOB_REPORT : 0) | (measures ? JOB_METRICS : 0);
+}
+
+/* Process 0 writes the report; metrics are each process's own. */
+static int watched_of_all(const struct job_settings *all, int32_t count) {
+  int watched = all[0].watched & JOB_REPORT;
+  for (int32_t p = 0; p < count; p++) watched |= all[p].watched & JOB_METRICS;
+  return watched;
+}
+
 static int agree_on_settings(shardrt_job *job, bool tells_stop) {
   static const char *const checks[] = {"off", "sample", "all"};
   struct job_settings mine = {.devices_per_process = job->info.devices_per_process,
-                              .check = (int16_t)job->info.check,
+                              .check = (int8_t)job->info.check,
                               .tells_stop = tells_stop,
+                              .watched = (int16_t)job->watched,
                               .host = machine_host()};
   memcpy(mine.platform, job->info.platform, sizeof mine.platform);
   struct job_settings *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
@@ -115,6 +131,7 @@ static int agree_on_settings(shardrt_job *job, bool tells_stop) {
                     all[0].tells_stop ? 0 : p, all[0].tells_stop ? p : 0);
   }
   if (code == SHARDRT_OK) code = find_hosts(job, all);
+  if (code == SHARDRT_OK) job->watched = watched_of_all(all, job->info.process_count);
   alloc_free(all);
   return code;
 }
@@ -267,6 +284,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
     alloc_free(made);
     return code;
   }
+  made->watched = watched_by(options);
   code = open_platform(made, options->platform);
   if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made, options->tells_stop != 0);
   made->is_over = code == SHARDRT_EMISMATCH;
@@ -402,6 +420,10 @@ int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bo
   const int code = check_joined(job, what, own);
   if (code < 0 || job->info.planning) return code;
   return note_end(job, collective_compare(&job->collective, what, own, number, others, differs));
+}
+
+int job_watched(const shardrt_job *job) {
+  return job->watched;
 }
 
 bool job_is_planned(const shardrt_job *job) {

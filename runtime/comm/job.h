@@ -41,6 +41,10 @@ int job_fold(shardrt_job *job, const char *what, int own, uint64_t *numbers, siz
 /* As collective_compare. In a job that is only planned all are alike. */
 int job_compare(shardrt_job *job, const char *what, int own, uint64_t number, bool *others, bool *differs);
 
+/* What the options of its processes ask for: of some process's metrics, of process 0's report. The same in all. */
+enum { JOB_REPORT = 1, JOB_METRICS = 2 };
+int job_watched(const shardrt_job *job);
+
 /* Whether nobody else takes part: in no job, in one of one process, or in a planned one. */
 bool job_is_alone(const shardrt_job *job);
 /* Whether the job is only planned; a process in no job runs. */

@@ -39,6 +39,11 @@ typedef struct shardrt_options {
   /* 0, or seconds after which shardrt_join, shardrt_open and shardrt_leave return SHARDRT_EAGAIN: the same call goes
    * on, and takes other arguments only afterwards. What the arguments point to stays as it is until then. */
   double slice;
+  /* From shardrt_join on: paths of files that tell what the job's recipes do, as the command's --report and --metrics;
+   * copied. NULL: what the environment's SHARDRT_REPORT and SHARDRT_METRICS name; "": none. The page is process 0's to
+   * ask for. */
+  const char *report;
+  const char *metrics;
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);

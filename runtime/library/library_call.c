@@ -21,6 +21,7 @@ static int call_safely(lua_State *L, lua_CFunction function, void *context) {
 
 struct library_opening {
   struct library *self;
+  const char *module;
   const char *recipe;
   int argc;
   const char *const *argv;
@@ -30,16 +31,16 @@ static int load_library(lua_State *L) {
   const struct library_opening *opening = lua_touserdata(L, 1);
   lua_state_arguments(L, opening->recipe, opening->argc, opening->argv);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "shardrt.program.library");
+  lua_pushstring(L, opening->module);
   lua_call(L, 1, 1);
   opening->self->functions = luaL_ref(L, LUA_REGISTRYINDEX);
   return 0;
 }
 
-int library_new(const char *recipe, int argc, const char *const *argv, struct library *out) {
+int library_new(const char *module, const char *recipe, int argc, const char *const *argv, struct library *out) {
   int code = lua_state_new(&out->L);
   if (code < 0) return code;
-  struct library_opening opening = {.self = out, .recipe = recipe, .argc = argc, .argv = argv};
+  struct library_opening opening = {.self = out, .module = module, .recipe = recipe, .argc = argc, .argv = argv};
   return call_safely(out->L, load_library, &opening);
 }
 

@@ -1,4 +1,5 @@
-/* library_call.h - calls of a recipe's Lua state: of the functions of lua/shardrt/program/library.lua.
+/* library_call.h - calls of a Lua state: of the functions of lua/shardrt/program/library.lua in a recipe's, of
+ * job_watch.lua there in the one that watches all of them.
  *
  * All that touches Lua happens where what it raises is caught: where no memory is left, too, which is ENOMEM, and the
  * state can be called again. */
@@ -31,8 +32,9 @@ struct library_answer {
   int count;
 };
 
-/* Makes a state for the recipe, with its arguments. Where it fails, too, library_free gives it back. */
-int library_new(const char *recipe, int argc, const char *const *argv, struct library *out);
+/* Makes a state for the recipe, with its arguments, and the functions of `module` in it; NULL: for no recipe. Where it
+ * fails, too, library_free gives it back. */
+int library_new(const char *module, const char *recipe, int argc, const char *const *argv, struct library *out);
 void library_free(struct library *self);
 /* Begins or ends to look at the clock while Lua runs: where the slice that runs here (system/time_slice.h) is over, it
  * rests, and where that was cancelled, Lua fails. Loops that LuaJIT has compiled are not looked at. A state that could

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/job.h"
+#include "library/job_watch.h"
 #include "library/orderly_end.h"
 #include "library/sigbus.h"
 #include "system/numeric_state.h"
@@ -166,7 +167,8 @@ static int join(void *context) {
   if (options->planning)
     return error_set(SHARDRT_EINVAL, "shardrt_join: a job that is joined runs; `shardrt plan recipe.lua` plans one");
   shardrt_job *job = NULL;
-  const int code = shardrt_job_open(options, &job);
+  int code = shardrt_job_open(options, &job);
+  if (code == SHARDRT_OK) code = job_watch_begin(job, options);
   if (code < 0) {
     job_abandon_because(job, membership.sliced.why);
     return code;
@@ -189,6 +191,7 @@ int shardrt_join(const shardrt_options *options) {
     code = error_set(SHARDRT_EINVAL, "shardrt_join: this process is in a job; shardrt_leave comes first");
   if (code == SHARDRT_OK && is_new) {
     membership.options = *options;
+    job_watch_options(&membership.options);
     membership.thread = pthread_self();
   }
   if (code == SHARDRT_OK) code = membership_call("shardrt_join", join, &membership.options);
@@ -206,6 +209,7 @@ static void say_farewell(bool is_abandoned) {
 
 /* What is left to do when the others need no more of this process. */
 static void clear(void) {
+  job_watch_end();
   remove_folders();
   if (membership.has_sigbus) sigbus_unwatch();
   orderly_end_finish();
@@ -216,12 +220,16 @@ static int leave(void *context) {
   (void)context;
   say_farewell(false);
   shardrt_job *job = membership.job;
+  const int told = job_watch_finish(orderly_end_was_told());
+  char *message = told < 0 ? alloc_text("%s", shardrt_error_message()) : NULL;
   int code = shardrt_job_close(job);
   if (code < 0)
     job_abandon_because(job, membership.sliced.why);
   else
     code = shardrt_verify_finish();
   clear();
+  if (told < 0 && message != NULL) code = error_set(told, "%s", message);
+  alloc_free(message);
   return code;
 }
 
@@ -243,6 +251,7 @@ void shardrt_abandon_because(const char *why) {
   if (membership_check("shardrt_abandon") == SHARDRT_OK) {
     shardrt_job *job = membership.job;
     say_farewell(true); /* what rests ends at once */
+    job_watch_fail(why != NULL ? why : message[0] != '\0' ? message : "the program abandoned the job");
     job_abandon_because(job, why);
     clear();
   }

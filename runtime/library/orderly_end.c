@@ -22,6 +22,10 @@ void orderly_end_finish(void) {
   end.is_told = end.was_told = false;
 }
 
+bool orderly_end_was_told(void) {
+  return end.was_told;
+}
+
 int orderly_end_check(shardrt_job *job) {
   if (!end.is_told) return SHARDRT_OK;
   int32_t signal, first;

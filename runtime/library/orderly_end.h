@@ -8,6 +8,7 @@
 void orderly_end_begin(bool is_told);
 /* With its end. */
 void orderly_end_finish(void);
+bool orderly_end_was_told(void); /* that it is to end, so far */
 
 /* Before each batch, in every process. ESTOP, once in a job and in all processes: one was asked. They ask each other
  * about once a second, and cost the batches between nothing. Errors of the job's. */

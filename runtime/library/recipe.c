@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "comm/job.h"
 #include "library/batch.h"
+#include "library/job_watch.h"
 #include "library/library_call.h"
 #include "library/membership.h"
 #include "library/orderly_end.h"
@@ -49,6 +50,7 @@ struct open_recipe {
   struct membership_guest guest; /* of the job; the first member */
   atomic_int owners;
   struct library library; /* has no state where the job was left */
+  int watched;            /* its number there (library/job_watch.h); 0: it is not watched */
   int count;
   struct recipe_loader *loaders;
   struct time_slice *slice; /* in which calls of shardrt_next are made that may rest; NULL: there was none */
@@ -124,10 +126,12 @@ static int make_loaders(struct open_recipe *self, const char *recipe, const stru
 }
 
 static int run_recipe(struct open_recipe *self, const char *recipe, int argc, const char *const *argv) {
-  int code = library_new(recipe, argc, argv, &self->library);
+  int code = library_new("shardrt.program.library", recipe, argc, argv, &self->library);
   if (code < 0) return code;
+  self->watched = job_watch_open(recipe);
   if (time_slice_deadline() != NULL) library_watch(&self->library, true);
-  const struct library_arguments given = {.pointer = shardrt_joined(), .text = recipe};
+  const struct library_arguments given = {
+      .number = self->watched > 0, .has_number = true, .pointer = shardrt_joined(), .text = recipe};
   struct library_answer names;
   code = library_call(&self->library, "open", &given, &names);
   return code < 0 ? code : make_loaders(self, recipe, &names);
@@ -151,6 +155,7 @@ static void end_recipe(struct open_recipe *self, bool is_abandoned) {
   }
   time_slice_free(self->slice);
   self->slice = NULL;
+  job_watch_close(self->watched, &self->library);
   end_library(self);
 }
 
@@ -414,8 +419,10 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   if (code == SHARDRT_OK && isnan(seconds)) code = error_set(SHARDRT_EINVAL, "shardrt_next: seconds is not a number");
   if (code == SHARDRT_OK) code = check_resting("shardrt_next", recipe->opened, p);
   if (code < 0) return code;
-  code = take_next(recipe->opened, p, seconds, out);
-  if (code != SHARDRT_EAGAIN) job_after(shardrt_joined(), recipe->opened->loaders[p].where, code);
+  struct open_recipe *self = recipe->opened;
+  code = take_next(self, p, seconds, out);
+  if (code != SHARDRT_EAGAIN) job_after(shardrt_joined(), self->loaders[p].where, code);
+  if (code >= 0 && self->watched > 0) job_watch_step(self->watched, &self->library, p + 1, self->loaders[p].is_direct);
   return code;
 }
 

@@ -107,7 +107,7 @@ struct comm_transport {
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64, COMM_FOLD = 60 };
 /* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
  * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
-enum { COMM_VERSION = 4 };
+enum { COMM_VERSION = 5 };
 
 extern const struct comm_transport comm_alone;     /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */

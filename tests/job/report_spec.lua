@@ -1,7 +1,9 @@
--- --report, `shardrt report` and --metrics: what they say is what loader:stats() says, and what reads them can.
+-- --report, `shardrt report` and --metrics, of the command and of programs: what they say is what loader:stats() says,
+-- and what reads them can.
 
 local cjson = require "cjson"
 local files = require "tests.support.files"
+local library = require "tests.support.library"
 local metrics = require "shardrt.program.metrics"
 local mpi = require "tests.support.mpi"
 local prometheus = require "tests.support.job.prometheus"
@@ -242,6 +244,124 @@ describe("a job's report and metrics", function()
     refused("report -x", "unknown option -x")
     refused(("report -o %s/x.html"):format(folder), "is no trace as `shardrt --trace` writes it")
     assert.same({ "r.lua" }, files.list(folder))
+  end)
+end)
+
+-- A loader whose batches C gives by itself, one that Lua has a part in, and one that tries ways and then is C's.
+local FOR_PROGRAMS = [[
+  local shardrt = require "shardrt"
+  local nd, P = shardrt.ndarray, shardrt.P
+  local source = shardrt.source.array { x = nd.arange(1000, "float32") }
+  local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "d" })
+  local function loader(o)
+    o.source, o.batch_size, o.shuffle = source, 16, true
+    return shardrt.loader(o)
+  end
+  return {
+    direct = loader { epochs = 2 },
+    lua = loader { batch_transform = function(batch) return { x = batch.x } end },
+    moved = loader { epochs = 1, pipeline = "auto", sharding = shardrt.NamedSharding(mesh, P()) },
+  }
+]]
+
+-- As tests/library/watched.c.
+local IN_PYTHON = [[
+import itertools, json, os, sys
+import shardrt
+
+recipe, *files, fails = sys.argv[1:]
+process = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+words = dict(zip(["report", "metrics"], files))
+with shardrt.open(recipe, devices=2, platform="host", **words) as data:
+    os.chdir("/") # the paths are those of before
+    for name, most in [("direct", None), ("lua", 3), ("moved", None)]:
+        rows = [batch["x"].shape[0] for batch in itertools.islice(data[name], most)]
+        said = f"took {name} {process} {len(rows)} {sum(rows)}\n"
+        said += f"stats {name} {process} {json.dumps(data[name].stats())}\n"
+        print(said, end="", flush=True)
+        if fails == str(process):
+            raise ValueError("no <b>luck</b>")
+]]
+
+describe("the report and metrics of a program", function()
+  local python = library.python()
+  local program, script, recipe
+  setup(function()
+    local kept = mpi.folder()
+    program = library.build(kept, "tests/library/watched.c")
+    script = python and ("%s %s"):format(python, files.write(kept, "watched.py", IN_PYTHON))
+    recipe = files.write(kept, "data.lua", FOR_PROGRAMS)
+  end)
+  teardown(function() mpi.remove(program:match "^(.*)/") end)
+
+  -- Rows of a page, and a file of metrics, against what each process took and was told by stats().
+  local function check(result, processes)
+    assert.equal(0, result.status, result.output)
+    local told, page = stats_of(result.stdout), read_page(folder .. "/r.html")
+    assert.same({ recipe, 3 }, { page.title, #page.loaders })
+    assert.truthy(page.job:find("ended in order", 1, true))
+    for i, name in ipairs { "direct", "lua", "moved" } do
+      local loader = page.loaders[i]
+      assert.equal(processes, #loader.rows)
+      for process = 0, processes - 1 do
+        local taken, rows = result.stdout:match(("took %s %d (%%d+) (%%d+)"):format(name, process))
+        local row, stats = loader.rows[process + 1], told[name .. process][1]
+        assert.same({ tostring(process), taken, rows }, { row.process, row.steps, row.samples })
+        assert.same({ stats.bytes_read, stats.bytes_moved }, { tonumber(row.read), tonumber(row.received) })
+        local path = processes == 1 and "/m.prom" or ("/m.%d.prom"):format(process)
+        local samples, labels = read_metrics(folder .. path), { recipe = recipe, loader = loader.where }
+        for metric, value in pairs { steps_total = taken, samples_total = rows, last_step = taken,
+          read_bytes_total = stats.bytes_read, received_bytes_total = stats.bytes_moved } do
+          assert.equal(tonumber(value), prometheus.value(samples, "shardrt_" .. metric, labels), metric)
+        end
+        assert.equal(1, prometheus.value(samples, "shardrt_state", { state = "ended" }))
+        check_by_prometheus(folder .. path)
+      end
+    end
+    assert.is_true(page.loaders[1].points[1] > 10)
+    assert.same({ 1, 124, 3 }, { page.loaders[1].pictures, tonumber(page.loaders[1].rows[1].steps),
+      tonumber(page.loaders[2].rows[1].steps) })
+    files.remove(folder)
+    folder = files.folder()
+  end
+
+  it("in C say what it took: options of the program, and of `shardrt run`", function()
+    check(library.run(("%s %s %s/r.html %s/m.prom"):format(program, recipe, folder, folder)), 1)
+    check(library.run(("%s run -n 2 --report %s/r.html --metrics %s/m.prom %s %s"):format(mpi.program(), folder, folder,
+      program, recipe)), 2)
+  end)
+
+  it("in Python say what it took: words of shardrt.open, variables", function()
+    if not python then
+      pending "no shared library is built with sanitizers"
+      return
+    end
+    check(library.run(("%s %s %s/r.html %s/m.prom ''"):format(script, recipe, folder, folder)), 1)
+    check(library.run(("-x SHARDRT_REPORT=%s/r.html -x SHARDRT_METRICS=%s/m.prom %s %s ''"):format(folder, folder,
+      script, recipe), 2), 2)
+  end)
+
+  it("tell of one that fails what the process that failed knows", function()
+    if not python then
+      pending "no shared library is built with sanitizers"
+      return
+    end
+    local result = library.run(("-x SHARDRT_REPORT=%s/r.html -x SHARDRT_METRICS=%s/m.prom %s %s 1"):format(folder,
+      folder, script, recipe), 2)
+    assert.is_true(result.status ~= 0)
+    local page, samples = read_page(folder .. "/r.html"), read_metrics(folder .. "/m.1.prom")
+    assert.truthy(page.job:find("ended by an error", 1, true))
+    assert.truthy(page.message:find("no <b>luck</b>", 1, true), page.message)
+    assert.equal("124", page.loaders[1].rows[1].steps)
+    assert.same({ 1, 1 }, { prometheus.value(samples, "shardrt_state", { state = "failed" }),
+      prometheus.value(samples, "shardrt_errors_total") })
+  end)
+
+  it("are refused before a recipe is opened where they cannot be written, in all processes", function()
+    local result = library.run(("-x SHARDRT_REPORT=%s/no/r.html %s %s"):format(folder, program, recipe), 2)
+    assert.truthy(result.stderr:find("no/r.html: cannot be written: No such file", 1, true), result.output)
+    assert.is_nil(result.stdout:find("took", 1, true))
+    assert.same({}, files.list(folder))
   end)
 end)
 

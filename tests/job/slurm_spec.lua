@@ -86,6 +86,22 @@ describe("under Slurm", function()
     end
   end)
 
+  it("has `shardrt run` start its job inside a step, and refuses to start several", function()
+    local source = 'local shardrt = require "shardrt" shardrt.say("hello of %d", shardrt.process_count())'
+    local recipe = files.write(folder, "inside.lua", source)
+    for _, mpi_type in ipairs { "none", "pmix" } do
+      local command = ("srun -n 1 --mpi=%s shardrt run -n 2 --platform host %s"):format(mpi_type, recipe)
+      local result = slurm(command)
+      assert.equal(0, result.status, result.output)
+      assert.equal("hello of 2\n", result.stdout)
+      result = slurm((command:gsub("-n 1", "-n 2", 1)))
+      assert.is_true(result.status ~= 0)
+      local _, times = result.output:gsub("use srun %-%-mpi=pmix %-n 2 shardrt recipe.lua", "")
+      assert.equal(1, times, result.output)
+      assert.is_nil(result.output:find("hello", 1, true))
+    end
+  end)
+
   it("tells `shardrt run` how many processes a batch job is for", function()
     local source = 'local shardrt = require "shardrt" shardrt.say("hello of %d", shardrt.process_count())'
     local recipe, out = files.write(folder, "hello.lua", source), folder .. "/hello"

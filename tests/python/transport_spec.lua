@@ -62,6 +62,18 @@ describe("a transport of a Python program's own", function()
   teardown(function() mpi.remove(folder) end)
   local run, well = cases.runner(folder, python, HEAD, library.launch)
 
+  it("brings process 0 what all have to say for a report", function()
+    well("loader { epochs = 1, batch_size = 8 }", [=[
+page = pathlib.Path(recipe).parent / f"page {os.environ.get('MASTER_PORT')}.html"
+with shardrt.open(recipe, devices=2, timeout=20, transport=transport, report=page) as data:
+    taken = sum(1 for _ in data)
+if rank == 0: # who waits for the others until it is written
+    text = page.read_text()
+    assert [f'<tr data-process="{p}">' in text for p in range(size + 1)] == [True] * size + [False]
+    assert text.count(f'data-value="{taken}"') == size and "ended <b>in order" in text
+]=], { processes = 2 })
+  end)
+
   it("joins processes, compares them, and is told when the job has ended", function()
     well("loader { epochs = 1, batch_size = tonumber(arg[1] or 8) }", [=[
 before = sys.unraisablehook

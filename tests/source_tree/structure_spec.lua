@@ -265,7 +265,7 @@ describe("the Lua files", function()
 
   it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
     -- What C starts, in a recipe's state and in a worker's.
-    for _, name in ipairs { "program/program", "program/library", "data/worker/worker" } do
+    for _, name in ipairs { "program/program", "program/library", "program/job_watch", "data/worker/worker" } do
       for line in io.lines("lua/shardrt/" .. name .. ".lua") do
         if not line:find "^%-%-" and line ~= "" then
           assert.equal('require("shardrt.base.sorted_pairs").install() -- before any other loop', line)

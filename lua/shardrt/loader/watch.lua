@@ -59,6 +59,8 @@ local counted -- shardrt_loader_stats
 
 ---@type shardrt.watch.line[] # in the order in which they were first made
 watch.lines = {}
+---@type number? # when a loader was last asked for a batch, by shardrt_clock
+watch.stepped = nil
 
 --- Begins, before the recipe.
 ---@param tick fun()? # called after each batch
@@ -162,6 +164,7 @@ function watch.step(loader)
   if not mark then return end
   add(loader, mark)
   if mark.line.totals.steps % mark.line.every == 0 then add_point(mark.line) end
+  watch.stepped = C.shardrt_clock()
   if on_step then on_step() end
 end
 

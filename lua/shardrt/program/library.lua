@@ -8,6 +8,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
+local guarded = require "shardrt.program.guarded"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
@@ -15,7 +16,9 @@ local loader_state = require "shardrt.loader.state"
 local progress = require "shardrt.loader.progress"
 local public = require "shardrt.loader.public"
 local recipe = require "shardrt.program.recipe"
+local report = require "shardrt.program.report"
 local temporary_folder = require "shardrt.program.temporary_folder"
+local watch = require "shardrt.loader.watch"
 fail.own()
 
 local library = {}
@@ -43,15 +46,17 @@ local function keep(path, returned)
 end
 
 --- Runs the recipe.
+---@param is_watched integer # 1: what its loaders do is counted for a report or metrics
 ---@param handle userdata # of the job
 ---@param path string
 ---@return string[] # the loaders' names; "" is the name of one that was returned alone
-function library.open(handle, path)
+function library.open(is_watched, handle, path)
   rawset(os, "exit", function()
     fail "os.exit: the program that opened the recipe is not the recipe's to end; error(…) ends the recipe"
   end)
   current.set(handle)
   progress.start(false)
+  if is_watched == 1 then watch.start() end
   local ok, returned = recipe.run(path)
   if not ok then error(returned, 0) end
   keep(path, returned)
@@ -165,14 +170,15 @@ function library.stats(i, held)
   return encoded(of(i, stats_of), "the stats")
 end
 
-local function guarded(call, is_step)
-  local function answer(ok, result)
-    if not ok then return fail.code_of(result), tostring(result) end
-    return is_step and result ~= nil and 1 or 0, result
-  end
-  return function(...) return answer(pcall(call, ...)) end
+--- Counts a step that the program took without Lua.
+---@param i integer
+function library.step(i) watch.step(public.inside(loaders[i])) end
+
+--- What is counted so far.
+---@param for_page integer # 1: all that a page shows; 0: what metrics need
+---@return string # JSON
+function library.watched(for_page)
+  return encoded({ lines = report.lines(for_page == 1), stepped = watch.stepped }, "what is watched")
 end
 
-local calls = {}
-for name, call in pairs(library) do calls[name] = guarded(call, name == "next") end
-return calls
+return guarded(library, "next")

@@ -40,9 +40,22 @@ local FAMILIES = {
   { "shardrt_prefetch_batches", "gauge", "Batches that are made ahead now.", function(line) return line.prefetch end },
 }
 
-local path, recipe -- nil: none are asked for, or the last were written
+local path -- nil: none are asked for here, or the last were written
+local recipe -- that all is of; nil: each line has one of its own
 local period, due, began, state, errors = SECONDS, 0, 0, "running", 0
-local stepped -- when the last batch was handed out, by the clock
+
+---@class shardrt.metrics.line # what is told of a watch.line
+---@field recipe string?
+---@field where string
+---@field totals table<string, number>
+---@field step integer
+---@field num_workers integer
+---@field prefetch integer
+---@field bad shardrt.watch.bad
+
+---@type fun(): shardrt.metrics.line[], number? # and when a loader was last asked, by shardrt_clock
+local function own_lines() return watch.lines, watch.stepped end
+local lines_of = own_lines
 
 -- A label's value.
 local function quoted(text)
@@ -51,7 +64,8 @@ end
 
 -- Labels that all have; "job" would be Prometheus's own word for what it asks.
 local function common_labels()
-  local labels = { "recipe=" .. quoted(recipe), ('process="%d"'):format(current.info.process_index) }
+  local labels = { ('process="%d"'):format(current.info.process_index) }
+  if recipe then table.insert(labels, 1, "recipe=" .. quoted(recipe)) end
   local id = os.getenv "SLURM_JOB_ID" or os.getenv "PBS_JOBID" or os.getenv "LSB_JOBID"
   if id and id ~= "" then labels[#labels + 1] = "job_id=" .. quoted(id) end
   return table.concat(labels, ",")
@@ -61,6 +75,7 @@ local function number(value) return (value % 1 == 0 and "%.0f" or "%.9g"):format
 
 local function text_now()
   local lines, common = {}, common_labels()
+  local watched, stepped = lines_of()
   local function family(name, kind, help)
     lines[#lines + 1] = ("# HELP %s %s"):format(name, help)
     lines[#lines + 1] = ("# TYPE %s %s"):format(name, kind)
@@ -84,10 +99,10 @@ local function text_now()
       "When the last batch was handed out, in seconds since 1970.")
     sample("shardrt_last_step_timestamp_seconds", "", math.floor(os.time() - (C.shardrt_clock() - stepped)))
   end
-  for _, one in ipairs(#watch.lines > 0 and FAMILIES or {}) do
+  for _, one in ipairs(#watched > 0 and FAMILIES or {}) do
     family(one[1], one[2], one[3])
-    for _, line in ipairs(watch.lines) do
-      local loader = ",loader=" .. quoted(line.where)
+    for _, line in ipairs(watched) do
+      local loader = (recipe and "" or ",recipe=" .. quoted(line.recipe)) .. ",loader=" .. quoted(line.where)
       if one[4] then
         sample(one[1], loader, one[4](line))
       else
@@ -100,7 +115,11 @@ local function text_now()
   return table.concat(lines, "\n") .. "\n"
 end
 
-local function write()
+--- Writes the file now, where one is asked for. A disk that is full for now does not end a job: the file stays as it
+--- was.
+---@return integer # a code
+function metrics.write()
+  if not path then return 0 end
   local text = text_now()
   return C.shardrt_file_put(path, text, #text)
 end
@@ -114,26 +133,25 @@ local function path_of(wanted)
   return ("%s%s.%d%s"):format(folder, stem or name, current.info.process_index, ending or "")
 end
 
---- Before the recipe. Every process must call it alike; a path that cannot be written is an error.
----@param wanted string
----@param recipe_path string
+--- Before the recipe. Every process must call it; a path that cannot be written is an error in all.
+---@param wanted string? # nil: this process keeps no file
+---@param recipe_path string? # nil: each line has its own
 ---@param seconds number? # from one writing to the next, at least
-function metrics.start(wanted, recipe_path, seconds)
-  path, recipe, period, began = path_of(wanted), recipe_path, seconds or SECONDS, os.time()
-  state, errors, stepped = "running", 0, nil
-  local code = C.shardrt_file_check(path)
-  if code == 0 then code = write() end
+---@param told (fun(): shardrt.metrics.line[], number?)? # what there is to write; nil: what is watched here
+function metrics.start(wanted, recipe_path, seconds, told)
+  path, recipe, period, began = wanted and path_of(wanted), recipe_path, seconds or SECONDS, os.time()
+  state, errors, lines_of = "running", 0, told or own_lines
+  local code = path and C.shardrt_file_check(path) or 0
+  if code == 0 then code = metrics.write() end
   fail.check(C.shardrt_check_outcome(current.job, "the start of the metrics", code))
   due = C.shardrt_clock() + period
 end
 
---- After each batch. A disk that is full for now does not end a job: the file stays as it was.
+--- After each batch that is watched here.
 function metrics.step()
-  if not path then return end
-  stepped = C.shardrt_clock()
-  if stepped < due then return end
-  due = stepped + period
-  write()
+  if not path or watch.stepped < due then return end
+  due = watch.stepped + period
+  metrics.write()
 end
 
 --- At the job's end.
@@ -142,7 +160,7 @@ function metrics.finish(ended)
   if not path then return end
   watch.finish()
   state, errors = ended, ended == "failed" and 1 or 0
-  write()
+  metrics.write()
   path = nil
 end
 

@@ -43,28 +43,31 @@ end
 local function start_watching(asked)
   if not asked.report and not asked.metrics then return end
   watch.start(asked.metrics and metrics.step)
-  if asked.report then report.start(asked.report, asked.recipe) end
+  if asked.report then report.start(asked.report) end
   if asked.metrics then metrics.start(asked.metrics, asked.recipe) end
 end
 
-local function tell_of_failure(message)
-  metrics.finish "failed"
-  report.fail(message)
+-- Nothing where neither is asked for, or all was told.
+local function tell_of_failure(asked, message)
+  if asked.metrics then metrics.finish "failed" end
+  if asked.report then
+    pcall(function() report.fail({ title = asked.recipe, message = message }, report.lines(true)) end)
+  end
 end
 
-local function tell_of_end(state, ended)
-  metrics.finish(state)
-  report.finish(ended)
+local function tell_of_end(asked, state, ended)
+  if asked.report then report.finish({ title = asked.recipe, ended = ended }, report.lines(true)) end
+  if asked.metrics then metrics.finish(state) end
 end
 
 -- A recipe may end so, too.
-local function tell_of_exit()
+local function tell_of_exit(asked)
   local exit = os.exit
   function os.exit(status, ...) -- luacheck: ignore 122
     if status == nil or status == true or status == 0 then
-      tell_of_end("ended", "in order")
+      tell_of_end(asked, "ended", "in order")
     else
-      tell_of_failure(("os.exit ended the job with status %s"):format(tostring(status)))
+      tell_of_failure(asked, ("os.exit ended the job with status %s"):format(tostring(status)))
     end
     return exit(status, ...)
   end
@@ -79,7 +82,7 @@ function program.run(asked)
   progress.start(asked.shows_progress)
   local started, problem = pcall(start_watching, asked)
   if not started then return problem end
-  if asked.report or asked.metrics then tell_of_exit() end
+  if asked.report or asked.metrics then tell_of_exit(asked) end
   local function clear(is_well)
     progress.finish()
     return recipe.clear(is_well)
@@ -88,17 +91,19 @@ function program.run(asked)
     function current.stop()
       local removed, why = clear(true)
       if not removed then error(why, 0) end
-      tell_of_end("stopped", "by a signal, after its checkpoint was saved")
+      tell_of_end(asked, "stopped", "by a signal, after its checkpoint was saved")
       stop_job()
     end
   end
   local ok, returned = recipe.run(path)
   local removed, why = clear(ok)
   if ok and removed then
-    removed, why = pcall(tell_of_end, stop.name() and "stopped" or "ended", stop.name() and "by a signal" or "in order")
+    local state, ended = "ended", "in order"
+    if stop.name() then state, ended = "stopped", "by a signal" end
+    removed, why = pcall(tell_of_end, asked, state, ended)
   end
   if not ok or not removed then
-    tell_of_failure(ok and why or returned)
+    tell_of_failure(asked, ok and why or returned)
     return ok and why or returned
   end
   if stop.name() and stop_job then stop_job() end -- the recipe had asked whether to stop, and ended by itself

@@ -151,22 +151,38 @@ int lone_process_check(const struct lone_process_finding *looked) {
 /* ---- alone in an allocation ------------------------------------------------------------------------------------- */
 
 /* srun's steps are what somebody wanted to be one process; a batch script and a shell just stand in the allocation. */
-static bool is_step(void) {
+bool lone_process_is_step(void) {
   const char *text = getenv("SLURM_STEP_ID"); /* NOLINT(concurrency-mt-unsafe): threads come later */
   return text != NULL && strtoul(text, NULL, 10) < FIRST_SPECIAL_STEP;
 }
 
 int lone_process_allocation(void) {
   const int count = number_in_environment("SLURM_NTASKS");
-  const bool is_ours = is_set("SLURM_JOB_ID") && count > 0 && !is_step() && !lone_process_has_launcher();
+  const bool is_ours = is_set("SLURM_JOB_ID") && count > 0 && !lone_process_is_step() && !lone_process_has_launcher();
   return is_ours ? count : 1;
+}
+
+const char *lone_process_repeated(void) {
+  static char line[384];
+  int count = -1;
+  const char *size = NULL;
+  for (int i = 0; i < LAUNCHES && count < 1; i++) {
+    size = launches[i].size;
+    count = number_in_environment(size);
+  }
+  if (count <= 1) return NULL;
+  snprintf(line, sizeof line,
+           "a launcher started `shardrt run` %d times (%s is %d), and each would start a job of its own; use %s -n %d "
+           "shardrt recipe.lua, or once and by itself shardrt run -n %d recipe.lua",
+           count, size, count, is_set(STEP) ? "srun --mpi=pmix" : "mpirun", count, count);
+  return line;
 }
 
 const char *lone_process_notice(void) {
   static char line[256];
   const char *name = number_in_environment("SLURM_NTASKS") >= 0 ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
   const int count = number_in_environment(name);
-  if (!is_set("SLURM_JOB_ID") || count <= 1 || is_step() || lone_process_has_launcher()) return NULL;
+  if (!is_set("SLURM_JOB_ID") || count <= 1 || lone_process_is_step() || lone_process_has_launcher()) return NULL;
   snprintf(line, sizeof line,
            "this is one process, though %s is %d; srun --mpi=pmix shardrt recipe.lua, mpirun shardrt recipe.lua or "
            "shardrt run -n %d recipe.lua uses the allocation",

@@ -40,6 +40,12 @@ int lone_process_check(const struct lone_process_finding *looked);
  * script, a shell. 1 elsewhere, and where that does not say. */
 int lone_process_allocation(void);
 
+/* Whether it is a task of srun's, whose step has the job's cores and memory: a step that it starts waits for these. */
+bool lone_process_is_step(void);
+
+/* One line, static, for `shardrt run`, which starts a job: a launcher started it several times. NULL: none did. */
+const char *lone_process_repeated(void);
+
 /* One line, static, for a process that nobody launched, in a batch job's allocation for several: what would use that.
  * NULL: there is nothing to say. */
 const char *lone_process_notice(void);
