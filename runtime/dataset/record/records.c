@@ -132,7 +132,7 @@ struct records_opening {
   shardrt_job *job; /* whose processes share the work; NULL: this one does it alone */
 };
 
-/* A survey_look. */
+/* A survey_look. File 0 is open. */
 static int open_some(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const struct records_opening *o = context;
   struct file_facts *facts = found;
@@ -162,8 +162,8 @@ static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
   const bool has_room = mapping_has_room(2 * (int64_t)self->nfiles); /* each file, and its index */
   bool differs = false, *others = alloc_array((size_t)shardrt_job_info_get(job)->process_count, sizeof *others);
   uint64_t hash = hash_number(hash_number(hash_text(0, self->opener.kind), self->skips), has_room);
-  for (int32_t i = 0; i < self->nfiles; i++) hash = hash_text(hash, self->files[i].path);
   if (code == SHARDRT_OK) {
+    for (int32_t i = 0; i < self->nfiles; i++) hash = hash_text(hash, self->files[i].path);
     const struct opened_file *first = records_first_file(self);
     const struct stored *stored = &first->stored;
     hash = hash_number(hash, first->index.crc);
@@ -207,6 +207,7 @@ int records_go_on(struct records *self, int code) {
   const bool many = self->nfiles >= TOGETHER_LEAST;
   snprintf(o.title, sizeof o.title, "opening the files of source.%s", self->base.format->name);
   if (many && !job_is_alone(self->options.job)) code = meet_others(&o, self->options.job, code);
+  self->options.job = NULL;
   if (code < 0) return code;
   const bool is_remote = self->nfiles > 0 && records_first_file(self)->stored.map.remote != NULL;
   struct file_facts *facts = NULL;
