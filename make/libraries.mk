@@ -4,7 +4,8 @@
 #   $(BUILD)/config.mk      when they were looked for
 #   $(BUILD)/libraries.mk   what was found: INCLUDES, LIBS, MISSING, BUILT_IN, NEEDED; not touched where nothing has changed
 
-WITHOUT ?=
+# `make install` leaves out what the build did.
+WITHOUT ?= $(if $(filter install,$(MAKECMDGOALS)),$(shell sed -n 's/.* WITHOUT\(.*\) MPI\( .*\)*$$/\1/p' $(BUILD)/config 2>/dev/null))
 # These build in a make of their own, after packages were installed.
 LATER = help uninstall clean lint demo test test-slurm test-report fuzz test-wheel test-python test-tarball soak asan tsan wheel tarball deps deps-% $(if $(ASSERTS)$(SANITIZE),,specs)
 LOOKS = $(strip $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(PKG_CONFIG_PATH) WITHOUT $(WITHOUT) MPI $(MPI_FOUND))

@@ -5,9 +5,10 @@
 PYTHON_SPECS := $(sort $(filter-out %/wheel_spec.lua,$(wildcard tests/python/*_spec.lua)) tests/library/stream_spec.lua \
                          tests/source_tree/docs_spec.lua)
 
-.PHONY: test-python
-test-python: deps $(BUILD)/python/made $(BUILD)/python-types/made
+.PHONY: test-python deps-python
+deps-python: deps
 	$(call install_for,python)
+test-python: $(BUILD)/python/made $(BUILD)/python-types/made
 	@$(MAKE) $(CHECKED) all
 	cd python && $(abspath $(BUILD))/python-types/bin/basedpyright --pythonpath $(abspath $(BUILD))/python-types/bin/python
 	cd python && $(abspath $(BUILD))/python-types/bin/basedpyright --pythonpath $(abspath $(BUILD))/python/bin/python
@@ -16,8 +17,7 @@ test-python: deps $(BUILD)/python/made $(BUILD)/python-types/made
 
 $(BUILD)/python/made: PACKAGES = 'jax[cpu]' pyarrow==26.0.0 duckdb==2.0.0 polars==2.1.0
 $(BUILD)/python-types/made: PACKAGES = basedpyright numpy
-$(BUILD)/python/made $(BUILD)/python-types/made: make/python.mk
-	$(call install_for,python)
+$(BUILD)/python/made $(BUILD)/python-types/made: make/python.mk | deps-python
 	rm -rf $(@D)
 	/usr/bin/python3 -m venv $(@D)
 	$(@D)/bin/pip install --quiet $(PACKAGES)

@@ -37,6 +37,10 @@ typedef struct shardrt_source_options {
                                nothing, and a row that has one cannot be read. NULL for all */
   int32_t tells_nulls;      /* 1: of parquet, each field is a bool, whether the row has no null there */
   int32_t leaves_nulls_out; /* 1: of parquet, rows that have a null for which there is no value are never read */
+  shardrt_job *job;         /* NULL: this process opens all files itself. Else all processes of the job call with the
+                               same arguments at the same time; of 64 files or more of records, each opens its share,
+                               and tells the others what they hold. What fails in one of them fails in all. A file that
+                               another process opened is opened here when it is first read */
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's

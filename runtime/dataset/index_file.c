@@ -177,6 +177,7 @@ static int parse_index(struct index_file *self) {
   if (!read_footer(&self->map, &footer)) return error_set(SHARDRT_EIO, "an index changed while it was opened");
   self->rows = footer.rows;
   self->columns = footer.columns;
+  self->crc = footer.crc;
   self->entries = (const struct index_entry *)(const void *)self->map.data;
   self->names = alloc_zeros((size_t)self->columns, sizeof *self->names);
   if (self->names == NULL) return ALLOC_FAILED;

@@ -29,6 +29,7 @@ struct index_file {
   struct mapping map;
   int64_t rows; /* samples */
   int32_t columns;
+  uint32_t crc;                      /* of all that it holds, and of what its file was */
   const char **names;                /* of the columns; borrowed from the map */
   const struct index_entry *entries; /* row-major */
   _Atomic uint64_t

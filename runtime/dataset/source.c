@@ -48,12 +48,17 @@ static void *grow_list(void *list, int32_t n, size_t bytes) {
   return grown;
 }
 
-int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint) {
+int source_add(shardrt_source *source, const struct source_file *file) {
   struct source_file *files = grow_list(source->files, source->nfiles, sizeof *files);
   if (files == NULL) return ALLOC_FAILED;
   source->files = files;
-  files[source->nfiles++] = (struct source_file){.title = title, .stored = stored, .fingerprint = fingerprint};
+  files[source->nfiles++] = *file;
   return SHARDRT_OK;
+}
+
+int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint) {
+  const struct source_file file = {.title = title, .stored = stored, .fingerprint = fingerprint};
+  return source_add(source, &file);
 }
 
 int source_set_field(shardrt_source *source, int32_t f, const char *name, int32_t dtype, int32_t ndim,

@@ -34,6 +34,8 @@ struct source_file {
   const struct stored *stored; /* the same. NULL: it is no such file, but has */
   uint64_t fingerprint;        /* this fingerprint */
   bool is_told;                /* it was another process that read the file's head, and told the fingerprint */
+  size_t bytes;                /* of a file that is opened later, without `stored`: its length, */
+  bool is_remote;              /* and whether it lies on a server */
 };
 
 struct condition; /* memory/condition.h */
@@ -220,6 +222,7 @@ void source_file_tell(const shardrt_source *source, int32_t file, uint64_t finge
 void *source_new(const struct source_format *format, size_t bytes);
 
 /* Adds a file to those that the source reads; see struct source_file. */
+int source_add(shardrt_source *source, const struct source_file *file);
 int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint);
 
 /* Makes field f of an array whose first dimension counts the samples, and which is file f of the source. The name is

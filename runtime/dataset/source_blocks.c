@@ -56,7 +56,7 @@ int64_t source_blocks_kept(const shardrt_source *source) {
 bool source_is_remote(const shardrt_source *source) {
   bool remote = false;
   for (int32_t i = 0; i < source->nfiles && !remote; i++)
-    remote = source->files[i].stored != NULL && source->files[i].stored->map.remote != NULL;
+    remote = source->files[i].stored != NULL ? source->files[i].stored->map.remote != NULL : source->files[i].is_remote;
   for (int32_t b = 0; b < source->nbases && !remote; b++) remote = source_is_remote(source->bases[b]);
   return remote;
 }
@@ -64,7 +64,7 @@ bool source_is_remote(const shardrt_source *source) {
 size_t source_stored_bytes(const shardrt_source *source) {
   size_t stored = 0, laid_out = 0;
   for (int32_t i = 0; i < source->nfiles; i++)
-    if (source->files[i].stored != NULL) stored += source->files[i].stored->bytes;
+    stored += source->files[i].stored != NULL ? source->files[i].stored->bytes : source->files[i].bytes;
   for (int32_t b = 0; b < source->nbases; b++) stored += source_stored_bytes(source->bases[b]);
   for (int32_t f = 0; f < source->nfields && source->nbases == 0; f++) {
     const shardrt_box whole = source_whole(&source->fields[f]);

@@ -9,33 +9,38 @@
 #include "storage/local/url.h"
 #include "storage/remote/remote.h"
 
-static int open_remote(const char *url, const shardrt_source_options *options, struct reader *reader,
+char *stored_title(const char *path) {
+  if (!url_is(path)) return alloc_text("the file %s", path);
+  char *shown = url_shown(path), *title = shown != NULL ? alloc_text("the file %s", shown) : NULL;
+  alloc_free(shown);
+  return title;
+}
+
+static int open_remote(const char *url, const shardrt_source_options *options, int64_t changed, struct reader *reader,
                        struct stored *out, bool *there) {
   struct reader own = {0};
-  int code = remote_open(url, options, reader != NULL ? reader : &own, &out->map.remote, there);
+  int code = remote_open(url, options, (uint64_t)changed, reader != NULL ? reader : &own, &out->map.remote, there);
   reader_clear(&own);
   if (code != SHARDRT_OK || !*there) return code;
-  char *shown = url_shown(url);
-  out->title = shown != NULL ? alloc_text("the file %s", shown) : NULL;
-  alloc_free(shown);
+  out->title = stored_title(url);
   out->map.bytes = remote_bytes(out->map.remote);
   out->map.changed = (int64_t)remote_key(out->map.remote);
   return out->title != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
 static int open_local(const char *path, struct stored *out, bool *there) {
-  out->title = alloc_text("the file %s", path);
+  out->title = stored_title(path);
   int code = out->title != NULL ? mapping_open(path, &out->map) : ALLOC_FAILED;
   *there = code != SHARDRT_EIO || access(path, F_OK) == 0 || errno != ENOENT;
   return *there ? code : SHARDRT_OK;
 }
 
-int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
-                   bool *there) {
+static int open_if(const char *path, const shardrt_source_options *options, int64_t changed, struct reader *reader,
+                   struct stored *out, bool *there) {
   *out = (struct stored){.path = alloc_text("%s", path)};
   *there = false;
   int code = out->path == NULL ? ALLOC_FAILED
-             : url_is(path)    ? open_remote(path, options, reader, out, there)
+             : url_is(path)    ? open_remote(path, options, changed, reader, out, there)
                                : open_local(path, out, there);
   if (code < 0 || !*there) {
     stored_close(out);
@@ -46,9 +51,19 @@ int stored_open_if(const char *path, const shardrt_source_options *options, stru
   return SHARDRT_OK;
 }
 
+int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
+                   bool *there) {
+  return open_if(path, options, 0, reader, out, there);
+}
+
 int stored_open(const char *path, const shardrt_source_options *options, struct stored *out) {
+  return stored_open_again(path, options, 0, NULL, out);
+}
+
+int stored_open_again(const char *path, const shardrt_source_options *options, int64_t changed, struct reader *reader,
+                      struct stored *out) {
   bool there;
-  int code = stored_open_if(path, options, NULL, out, &there);
+  int code = open_if(path, options, changed, reader, out, &there);
   if (code < 0 || there) return code;
   if (!url_is(path)) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(ENOENT));
   char *shown = url_shown(path);

@@ -23,6 +23,13 @@ int stored_open(const char *path, const shardrt_source_options *options, struct 
  * connections are used; NULL: some of its own. */
 int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
                    bool *there);
+/* As stored_open, with the reader's connections; of a file that was open before, or in another process: `changed` is
+ * what it was then (0: not known), and where the cache knows a server's file as that, the server is not asked. */
+int stored_open_again(const char *path, const shardrt_source_options *options, int64_t changed, struct reader *reader,
+                      struct stored *out);
+/* What messages call the file of a path or an address: `title` of it once it is open. The caller's; NULL and the
+ * message set. */
+char *stored_title(const char *path);
 /* From now on stored_get, _read and _check find which of the file's blocks are not what they were (see guard.h):
  * EFORMAT. Where the options say so or, if they do not, `otherwise`, a SHARDRT_VERIFY_…, does. Not of files on servers,
  * whose parts have checksums in the cache. What checksums_open fails with. */

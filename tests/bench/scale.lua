@@ -172,8 +172,13 @@ local CASES = {
     route(sum, job, { MEGA }, nil, { false })
   end },
   { name = "open", what = "opening 1,000 files", times = 2, shares_files = true, work_out = function(sum, job)
-    meet(sum, job, 5)
-    fold(sum, job, FILES)
+    meet(sum, job, 10)
+    fold(sum, job, 1)
+    if job.processes <= NEAR then
+      gather(sum, job, 40 * math.ceil(FILES / job.processes))
+    else
+      fold(sum, job, 5 * FILES)
+    end
   end },
   { name = "save", what = "saving a checkpoint", times = 4, work_out = function(sum, job)
     meet(sum, job, 14)

@@ -110,6 +110,11 @@ describe("the Makefile", function()
     local _, noted = look "MPI=mpich WITHOUT='hdf5 curl'"
     assert.truthy(noted:find "\nMPI_BUILT := MPICH and its like %(libmpi.so.12%)\n", noted)
     assert.truthy(noted:find("\nMISSING := -DSHARDRT_WITHOUT_HDF5 -DSHARDRT_WITHOUT_CURL\n", 1, true), noted)
+    -- What is installed then is what was built: nothing is looked for anew.
+    local config = mpi.shell(("cat %s/build/config"):format(folder)).stdout
+    mpi.shell(("%s make -n MPI=mpich BUILD=%s/build DESTDIR=%s install"):format(CLEAN, folder, folder))
+    assert.equal(config, mpi.shell(("cat %s/build/config"):format(folder)).stdout)
+    assert.truthy(config:find(" WITHOUT hdf5 curl MPI ", 1, true), config)
   end)
 
   it("says what is missing, with the packages that hold it", function()

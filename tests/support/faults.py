@@ -17,11 +17,12 @@ The path says how: /FAULT[-TIMES][-NUMBER]/…/FILE. Each part of a file fails t
   gone      after TIMES requests for the file, it is no longer there
   dated     without ETag; as RFC 9110 says of If-Modified-Since, an older file is not modified
   unnamed   without ETag and Last-Modified
+  late      answers after NUMBER ms; `in_flight` has how many it was answering at once, at most
   encoded   says that the body is compressed
   endless   sends the whole file, in chunks, without saying how long it is
   plain     does nothing wrong
 
-It writes to WORK: `port`, `faults.pid`, and a line for each request to `faults.log`: path, status, Range.
+It writes to WORK: `port`, `faults.pid`, `in_flight`, and a line for each request to `faults.log`: path, status, Range.
 """
 
 import hashlib
@@ -37,12 +38,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 FOLDER, WORK = sys.argv[1:3]
 lock = threading.Lock()
 asked = {}
+flying = [0, 0]  # requests that are being answered late; the most
 
 
 def count(key):
     with lock:
         asked[key] = asked.get(key, 0) + 1
         return asked[key]
+
+
+def answer_late(milliseconds):
+    with lock:
+        flying[0] += 1
+        if flying[0] > flying[1]:
+            flying[1] = flying[0]
+            with open(os.path.join(WORK, "in_flight"), "w") as file:
+                file.write(str(flying[1]))
+    time.sleep(milliseconds / 1000)
+    with lock:
+        flying[0] -= 1
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -87,6 +101,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(404)
         with open(path, "rb") as file:
             data = file.read()
+        if fault == "late":
+            answer_late(int(number))
         fails = times is None or count((self.path, self.headers.get("Range"))) <= times
         if fault in ("changed", "gone"):
             fails = count(self.path) > (times or 0)

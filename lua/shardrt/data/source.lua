@@ -183,8 +183,9 @@ local function asked_field(caller, name, given, out)
   end
 end
 
--- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
-local function files_options(caller, o, skips, c_nulls, tells)
+-- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them. `together`: all
+-- processes are here, to open many files together.
+local function files_options(caller, o, skips, c_nulls, tells, together)
   local cache, cache_bytes = file_patterns.cache(caller, o)
   if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
     fail("%s: delimiter = %s; it is one character, and no quote", caller, list.show(o.delimiter))
@@ -197,19 +198,20 @@ local function files_options(caller, o, skips, c_nulls, tells)
     verify = bad_records.verify(caller, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
     nulls = c_nulls, tells_nulls = tells and 1 or 0, leaves_nulls_out = o.nulls == "skip" and 1 or 0,
+    job = together and current.job or nil,
   })
 end
 
 -- A source of files of which each holds all fields, with those asked for, or (none) those found: or nil, and C's code.
 -- `tells`: each field says whether it has no null.
-local function try_paths(caller, format, paths, fields, o, skips, tells)
+local function try_paths(caller, format, paths, fields, o, skips, tells, together)
   local names = fields == nil and {} or sorted_names(caller .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
   for i, name in ipairs(names) do asked_field(caller, name, fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
   local c_nulls, kept = nulls.of_fields(caller, format, names, fields)
-  local c_options = files_options(caller, o, skips, c_nulls, tells)
+  local c_options = files_options(caller, o, skips, c_nulls, tells, together)
   local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, c_options, out)
   if code < 0 then return nil, code end
   return own_source(out), kept
@@ -257,7 +259,7 @@ local function open_paths(caller, format, paths, o, skips)
     local found = try_paths(caller, format, paths, nil, o, skips)
     no_field(caller, odd[1], found and found.fields or {})
   end
-  local made, code = try_paths(caller, format, paths, fields, o, skips)
+  local made, code = try_paths(caller, format, paths, fields, o, skips, false, true)
   if made then return made end
   if fail.is_between_processes(code) then fail.check(code) end
   local message = fail.message(code)

@@ -145,7 +145,7 @@ static int add_cifar_field(struct cifar *self, const char *name, const shardrt_f
   int32_t place = 0;
   while (place <= last && strcmp(self->layout->names[place], name) != 0) place++;
   if (place > last)
-    return error_set(SHARDRT_EINVAL, "%s: %s has no \"%s\"; it has %s", self->records.files[0].stored.title,
+    return error_set(SHARDRT_EINVAL, "%s: %s has no \"%s\"; it has %s", self->records.files[0].title,
                      self->layout->name, name,
                      last == 1 ? "\"image\" and \"label\"" : "\"image\", \"coarse_label\" and \"fine_label\"");
   *field = (shardrt_field){.name = alloc_text("%s", name), .dtype = SHARDRT_UINT8};
@@ -160,17 +160,22 @@ static int add_cifar_field(struct cifar *self, const char *name, const shardrt_f
   return asked != NULL ? check_asked(self, asked, field) : SHARDRT_OK;
 }
 
-static int set_cifar_fields(struct cifar *self, int32_t nfields, const shardrt_field *asked) {
-  const struct record_file *first = &self->records.files[0];
+static const struct layout *layout_of(const struct opened_file *file) {
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-    if (first->index.rows > 0 && (size_t)first->index.entries[0].bytes == record_bytes(&layouts[i]))
-      self->layout = &layouts[i];
-  for (int32_t i = 0; i < self->records.nfiles; i++) {
-    const struct record_file *file = &self->records.files[i];
-    if (self->layout == NULL || file->index.rows < 1 || file->index.entries[0].bytes != first->index.entries[0].bytes)
-      return error_set(SHARDRT_EINVAL, "%s is of CIFAR-10 and %s of CIFAR-100, or the other way around",
-                       first->stored.title, file->stored.title);
-  }
+    if (file->index.rows > 0 && (size_t)file->index.entries[0].bytes == record_bytes(&layouts[i])) return &layouts[i];
+  return NULL;
+}
+
+/* As the first file. */
+static int check_layout(const struct records *self, int32_t i, const struct opened_file *file) {
+  const struct layout *first = layout_of(records_first_file(self));
+  if (first != NULL && layout_of(file) == first) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s is of CIFAR-10 and %s of CIFAR-100, or the other way around",
+                   self->files[0].title, self->files[i].title);
+}
+
+static int set_cifar_fields(struct cifar *self, int32_t nfields, const shardrt_field *asked) {
+  self->layout = layout_of(records_first_file(&self->records));
   const int32_t count = nfields > 0 ? nfields : self->layout->labels + 1;
   if (count > FIELDS_MOST) return error_set(SHARDRT_EINVAL, "%s has no %d fields", self->layout->name, (int)count);
   self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
@@ -186,16 +191,16 @@ static int set_cifar_fields(struct cifar *self, int32_t nfields, const shardrt_f
 
 static int open_cifar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
-  struct records *made;
-  int code =
-      records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", cifar_scan, NULL, &made);
-  if (code != SHARDRT_OK) return code;
-  code = set_cifar_fields((struct cifar *)made, nfields, fields);
+  static const struct record_opener opener = {.kind = "cifar", .scan = cifar_scan, .check = check_layout};
+  struct cifar *made = source_new(&cifar_format, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  int code = records_open(&made->records, npaths, paths, options, &opener);
+  if (code == SHARDRT_OK) code = set_cifar_fields(made, nfields, fields);
   if (code != SHARDRT_OK) {
-    shardrt_source_free(&made->base);
+    shardrt_source_free(&made->records.base);
     return code;
   }
-  *out = &made->base;
+  *out = &made->records.base;
   return SHARDRT_OK;
 }
 

@@ -18,7 +18,8 @@
 
 struct csv {
   struct records records;
-  char delimiter;
+  struct lines_rules rules;
+  char kind[32];
   int64_t *columns; /* where each field begins */
   bool *texts;      /* whether it is text */
 };
@@ -34,15 +35,15 @@ struct csv_header {
   bool named;
 };
 
-static int read_csv_header(const struct csv *self, const struct record_file *file, bool named, struct reader *arena,
+static int read_csv_header(const struct csv *self, const struct opened_file *file, struct reader *arena,
                            struct csv_header *out) {
-  *out = (struct csv_header){.delimiter = self->delimiter, .named = named};
-  int code = lines_first(&file->stored, arena, self->delimiter, &out->line, &out->bytes);
+  *out = (struct csv_header){.delimiter = self->rules.delimiter, .named = self->rules.header};
+  int code = lines_first(&file->stored, arena, self->rules.delimiter, &out->line, &out->bytes);
   if (code == 1 && self->records.verify) {
     const int checked = lines_check(&file->index, &file->stored, out->line, out->bytes);
     if (checked < 0) return checked;
   }
-  if (code == 1) out->columns = cells_line(out->line, out->bytes, true, self->delimiter).cells;
+  if (code == 1) out->columns = cells_line(out->line, out->bytes, true, self->rules.delimiter).cells;
   return code;
 }
 
@@ -127,7 +128,7 @@ static int set_asked(struct csv *self, int32_t f, const shardrt_field *asked, co
   int code = find_column(&s->header, asked->name, arena, &self->columns[f]);
   if (code == SHARDRT_OK && self->columns[f] < 0)
     code = error_set(SHARDRT_EINVAL, "no column is called \"%s\"", asked->name);
-  if (code == SHARDRT_OK) code = get_cell(s->row, s->row_bytes, self->delimiter, self->columns[f], arena, &cell);
+  if (code == SHARDRT_OK) code = get_cell(s->row, s->row_bytes, self->rules.delimiter, self->columns[f], arena, &cell);
   if (code != SHARDRT_OK) return code;
   guess_field(&cell, &found);
   const char *name = field->name;
@@ -151,8 +152,8 @@ static int set_asked(struct csv *self, int32_t f, const shardrt_field *asked, co
 static int set_guessed(struct csv *self, int32_t f, const struct samples *s, struct reader *arena) {
   shardrt_field *field = &self->records.base.fields[f];
   struct cell name, first;
-  int code = get_cell(s->header.line, s->header.bytes, self->delimiter, f, arena, &name);
-  if (code == SHARDRT_OK) code = get_cell(s->row, s->row_bytes, self->delimiter, f, arena, &first);
+  int code = get_cell(s->header.line, s->header.bytes, self->rules.delimiter, f, arena, &name);
+  if (code == SHARDRT_OK) code = get_cell(s->row, s->row_bytes, self->rules.delimiter, f, arena, &first);
   if (code != SHARDRT_OK) return code;
   self->columns[f] = f;
   if (s->header.named && memchr(name.text, '\0', name.bytes) != NULL)
@@ -169,11 +170,11 @@ static int set_guessed(struct csv *self, int32_t f, const struct samples *s, str
 }
 
 /* A file's columns are those of the first one, in the same order. */
-static int check_columns(const struct csv *self, const struct csv_header *first, const struct record_file *file,
+static int check_columns(const struct csv *self, const struct csv_header *first, const struct opened_file *file,
                          struct reader *arena) {
   struct csv_header h;
-  const char *title = self->records.files[0].stored.title;
-  int code = read_csv_header(self, file, first->named, arena, &h);
+  const char *title = self->records.files[0].title;
+  int code = read_csv_header(self, file, arena, &h);
   if (code <= 0) return code;
   if (h.columns != first->columns)
     return error_set(SHARDRT_EFORMAT, "has %lld columns, and %s %lld", (long long)h.columns, title,
@@ -194,30 +195,48 @@ static int check_columns(const struct csv *self, const struct csv_header *first,
   return SHARDRT_OK;
 }
 
+/* That a file has the columns of the first one, where that has any. */
+static int check_csv(const struct records *records, int32_t i, const struct opened_file *file) {
+  const struct csv *self = (const struct csv *)records;
+  struct reader arena = {0};
+  struct csv_header first;
+  int code = read_csv_header(self, records_first_file(records), &arena, &first);
+  if (code == 1 && i > 0) {
+    code = check_columns(self, &first, file, &arena);
+    if (code < 0) error_prefix(code, "%s", records->files[i].title);
+  }
+  reader_clear(&arena);
+  return code < 0 ? code : SHARDRT_OK;
+}
+
 /* The first line that there is in the files, of which the others have the columns; and the first row. */
-static int read_samples(const struct csv *self, bool named, struct reader *arena, struct samples *out) {
+static int read_samples(const struct csv *self, struct reader *arena, struct samples *out) {
   int64_t sample;
-  int32_t file = 0;
+  int32_t i = 0;
+  const struct opened_file *file;
   int code = 0;
   *out = (struct samples){0};
-  for (; code == 0 && file < self->records.nfiles; file++)
-    code = read_csv_header(self, &self->records.files[file], named, arena, &out->header);
-  for (; code >= 0 && file < self->records.nfiles; file++) {
-    code = check_columns(self, &out->header, &self->records.files[file], arena);
-    if (code < 0) return error_prefix(code, "%s", self->records.files[file].stored.title);
+  for (; code == 0 && i < self->records.nfiles; i++) {
+    code = records_opened(&self->records, &self->records.files[i], arena, &file);
+    if (code == SHARDRT_OK) code = read_csv_header(self, file, arena, &out->header);
+  }
+  /* With the first file they were compared as they were opened. */
+  for (; i > 1 && code >= 0 && i < self->records.nfiles; i++) {
+    code = records_opened(&self->records, &self->records.files[i], arena, &file);
+    if (code == SHARDRT_OK) code = check_columns(self, &out->header, file, arena);
+    if (code < 0) return error_prefix(code, "%s", self->records.files[i].title);
   }
   if (code < 0) return code;
   if (self->records.base.count == 0)
-    return error_set(SHARDRT_EFORMAT, "%s: holds no row", self->records.files[0].stored.title);
+    return error_set(SHARDRT_EFORMAT, "%s: holds no row", self->records.files[0].title);
   return records_first(&self->records, 0, arena, &sample, &out->row, &out->row_bytes);
 }
 
-static int set_csv_fields(struct csv *self, int32_t nfields, const shardrt_field *asked, bool named,
-                          struct reader *arena) {
+static int set_csv_fields(struct csv *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
   struct samples s;
-  int code = read_samples(self, named, arena, &s);
+  int code = read_samples(self, arena, &s);
   if (code != SHARDRT_OK) return code;
-  const char *title = self->records.files[0].stored.title;
+  const char *title = self->records.files[0].title;
   const int64_t count = nfields > 0 ? nfields : s.header.columns;
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: has %lld columns", title, (long long)count);
   self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
@@ -237,22 +256,21 @@ static int set_csv_fields(struct csv *self, int32_t nfields, const shardrt_field
 static int open_csv(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                     const shardrt_source_options *options, shardrt_source **out) {
   const char delimiter = options->delimiter != 0 ? (char)options->delimiter : ',';
-  const struct lines_rules rules = {.delimiter = delimiter, .header = options->no_header == 0};
-  char kind[32];
-  snprintf(kind, sizeof kind, "csv %c%s", delimiter, rules.header ? " with a header" : "");
-  struct records *made;
-  int code = records_open(&csv_format, sizeof(struct csv), npaths, paths, options, kind, lines_scan, &rules, &made);
-  if (code != SHARDRT_OK) return code;
-  struct csv *self = (struct csv *)made;
+  struct csv *self = source_new(&csv_format, sizeof *self);
+  if (self == NULL) return ALLOC_FAILED;
+  const struct record_opener opener = {
+      .kind = self->kind, .scan = lines_scan, .context = &self->rules, .check = check_csv};
+  self->rules = (struct lines_rules){.delimiter = delimiter, .header = options->no_header == 0};
+  snprintf(self->kind, sizeof self->kind, "csv %c%s", delimiter, self->rules.header ? " with a header" : "");
   struct reader arena = {0};
-  self->delimiter = delimiter;
-  code = set_csv_fields(self, nfields, fields, rules.header, &arena);
+  int code = records_open(&self->records, npaths, paths, options, &opener);
+  if (code == SHARDRT_OK) code = set_csv_fields(self, nfields, fields, &arena);
   reader_clear(&arena);
   if (code != SHARDRT_OK) {
-    shardrt_source_free(&made->base);
+    shardrt_source_free(&self->records.base);
     return code;
   }
-  *out = &made->base;
+  *out = &self->records.base;
   return SHARDRT_OK;
 }
 
@@ -278,7 +296,7 @@ static int make_numbers(const struct csv *self, int32_t f, const uint8_t *line, 
   struct cell cell;
   for (size_t i = 0; i < count; i++) {
     const long long column = (long long)self->columns[f] + (long long)i;
-    if (!cell_next(line, bytes, self->delimiter, &at, &cell))
+    if (!cell_next(line, bytes, self->rules.delimiter, &at, &cell))
       return error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", column);
     int code = unquote_cell(&cell, reader);
     if (code != SHARDRT_OK) return code;
@@ -294,10 +312,10 @@ static int csv_error_context(const shardrt_source *source, int32_t field, int64_
   const struct csv *self = (const struct csv *)source;
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
-  const struct index_entry *entry = &file->index.entries[row];
+  const struct index_entry *entry = records_entry(&self->records, sample, 0);
   (void)field;
-  if (entry->note == 0) return records_error_context(&self->records, sample, 0, code);
-  return error_prefix(code, "%s: record %lld at byte %lld, line %u", file->stored.title, (long long)row,
+  if (entry == NULL || entry->note == 0) return records_error_context(&self->records, sample, 0, code);
+  return error_prefix(code, "%s: record %lld at byte %lld, line %u", file->title, (long long)row,
                       (long long)entry->offset, entry->note);
 }
 
@@ -311,10 +329,10 @@ static int csv_value(const shardrt_source *source, int32_t field, int64_t sample
   if (code != SHARDRT_OK) return code;
   struct cell cell;
   for (int64_t column = 0; column < self->columns[field]; column++)
-    if (!cell_next(line, bytes, self->delimiter, &at, &cell)) break; /* the cell is missed below */
+    if (!cell_next(line, bytes, self->rules.delimiter, &at, &cell)) break; /* the cell is missed below */
   if (!self->texts[field])
     code = make_numbers(self, field, line, bytes, at, reader, out);
-  else if (cell_next(line, bytes, self->delimiter, &at, &cell))
+  else if (cell_next(line, bytes, self->rules.delimiter, &at, &cell))
     code = make_cell_text(&cell, reader, out);
   else
     code = error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", (long long)self->columns[field]);

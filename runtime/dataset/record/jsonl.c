@@ -25,24 +25,22 @@ static int jsonl_error_context(const shardrt_source *source, int32_t field, int6
   const struct jsonl *self = (const struct jsonl *)source;
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
-  const struct index_entry *entry = &file->index.entries[row];
+  const struct index_entry *entry = records_entry(&self->records, sample, 0);
   (void)field;
-  if (entry->note == 0) return records_error_context(&self->records, sample, 0, code);
-  return error_prefix(code, "%s: line %u, record %lld at byte %lld", file->stored.title, entry->note, (long long)row,
+  if (entry == NULL || entry->note == 0) return records_error_context(&self->records, sample, 0, code);
+  return error_prefix(code, "%s: line %u, record %lld at byte %lld", file->title, entry->note, (long long)row,
                       (long long)entry->offset);
 }
 
 /* The line of a sample, to be read for a field that messages call `title`. */
 static int open_line(const struct jsonl *self, int64_t sample, const char *title, struct reader *reader,
                      struct json_reader *out) {
-  int64_t row;
-  const struct record_file *file = records_find(&self->records, sample, &row);
   const uint8_t *line;
   size_t bytes;
   int code = records_get(&self->records, sample, 0, reader, &line, &bytes);
   if (code != SHARDRT_OK) return code;
   *out = (struct json_reader){.path = title,
-                              .offset = (size_t)file->index.entries[row].offset,
+                              .offset = (size_t)records_entry(&self->records, sample, 0)->offset,
                               .what = "line",
                               .begin = line,
                               .at = line,
@@ -166,7 +164,7 @@ static int find_first(struct jsonl *self, struct reader *arena) {
 
 static int set_jsonl_fields(struct jsonl *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
   if (self->records.base.count == 0)
-    return error_set(SHARDRT_EFORMAT, "%s: holds no line", self->records.files[0].stored.title);
+    return error_set(SHARDRT_EFORMAT, "%s: holds no line", self->records.files[0].title);
   int code = find_first(self, arena);
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = add_asked(self, &asked[f], arena);
   if (nfields > 0 || code != SHARDRT_OK) return code;
@@ -182,18 +180,18 @@ static int set_jsonl_fields(struct jsonl *self, int32_t nfields, const shardrt_f
 static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
   static const struct lines_rules rules = {.delimiter = '\0', .header = false};
-  struct records *made;
-  int code =
-      records_open(&jsonl_format, sizeof(struct jsonl), npaths, paths, options, "jsonl", lines_scan, &rules, &made);
-  if (code != SHARDRT_OK) return code;
+  static const struct record_opener opener = {.kind = "jsonl", .scan = lines_scan, .context = &rules};
+  struct jsonl *made = source_new(&jsonl_format, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
   struct reader arena = {0};
-  code = set_jsonl_fields((struct jsonl *)made, nfields, fields, &arena);
+  int code = records_open(&made->records, npaths, paths, options, &opener);
+  if (code == SHARDRT_OK) code = set_jsonl_fields(made, nfields, fields, &arena);
   reader_clear(&arena);
   if (code != SHARDRT_OK) {
-    shardrt_source_free(&made->base);
+    shardrt_source_free(&made->records.base);
     return code;
   }
-  *out = &made->base;
+  *out = &made->records.base;
   return SHARDRT_OK;
 }
 

@@ -30,6 +30,8 @@ struct column {
 
 struct mds {
   struct records records; /* the files are the shards */
+  char *folder;
+  struct mds_index index;
   struct column *columns; /* of each field */
 };
 
@@ -274,18 +276,26 @@ static int read_index(const char *folder, const shardrt_source_options *options,
   return code;
 }
 
-static int open_shards(struct mds *self, const char *folder, const struct mds_index *index,
-                       const shardrt_source_options *options) {
-  struct records *base = &self->records;
-  if (index->nshards > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
-  base->files = alloc_zeros((size_t)index->nshards, sizeof *base->files);
-  if (base->files == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
-  for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
-    struct record_file *file = &base->files[base->nfiles++];
-    code = mds_shard_open(folder, index, &index->shards[i], options, file);
-    if (code == SHARDRT_OK) records_settle(base, file);
+static int open_shard(const struct records *records, int32_t i, struct reader *reader, struct opened_file *out) {
+  const struct mds *self = (const struct mds *)records;
+  return mds_shard_open(self->folder, &self->index, &self->index.shards[i], &records->options,
+                        records->files[i].changed, reader, out);
+}
+
+static int open_shards(struct mds *self, const shardrt_source_options *options) {
+  static const struct record_opener opener = {.kind = "mds", .open = open_shard};
+  const int64_t count = self->index.nshards;
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
+  char **paths = alloc_zeros((size_t)count, sizeof *paths);
+  int code = paths != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    paths[i] = alloc_text("%s/%s", self->folder, self->index.shards[i].raw.name);
+    if (paths[i] == NULL) code = ALLOC_FAILED;
   }
+  if (code == SHARDRT_OK)
+    code = records_open(&self->records, (int32_t)count, (const char *const *)paths, options, &opener);
+  for (int64_t i = 0; paths != NULL && i < count; i++) alloc_free(paths[i]);
+  alloc_free((void *)paths);
   return code;
 }
 
@@ -296,16 +306,13 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
                      (int)npaths);
   struct mds *made = source_new(&mds_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  made->records.verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
-  made->records.skips = options->skips_damage != 0;
-  struct mds_index index = {0};
-  int code = read_index(paths[0], options, &index);
-  if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options);
+  made->folder = alloc_text("%s", paths[0]);
+  int code = made->folder != NULL ? read_index(paths[0], options, &made->index) : ALLOC_FAILED;
+  if (code == SHARDRT_OK) code = open_shards(made, options);
   if (code == SHARDRT_OK) {
-    code = set_mds_fields(made, &index, nfields, fields);
+    code = set_mds_fields(made, &made->index, nfields, fields);
     if (code != SHARDRT_OK) error_prefix(code, "the folder %s", paths[0]);
   }
-  mds_index_clear(&index);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->records.base);
     return code;
@@ -342,8 +349,11 @@ static int mds_extents(const shardrt_source *source, int32_t field, const int64_
 }
 
 static void mds_close(shardrt_source *source) {
-  alloc_free(((struct mds *)source)->columns);
+  struct mds *self = (struct mds *)source;
+  alloc_free(self->columns);
   records_close(source);
+  mds_index_clear(&self->index);
+  alloc_free(self->folder);
 }
 
 const struct source_format mds_format = {

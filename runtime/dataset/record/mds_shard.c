@@ -254,29 +254,31 @@ static uint64_t columns_hash(const struct mds_index *index, const struct mds_sha
 /* On a server only the compressed one is looked for, where there may be one: whoever compresses shards keeps no others.
  */
 static int open_stored(const char *folder, const struct mds_shard *shard, const shardrt_source_options *options,
-                       struct stored *out) {
+                       int64_t changed, struct reader *reader, struct stored *out) {
   bool there = false;
   int code = SHARDRT_OK;
   if (shard->zip.name == NULL || !url_is(folder)) {
     char *path = alloc_text("%s/%s", folder, shard->raw.name);
     if (path == NULL) return ALLOC_FAILED;
-    code = shard->zip.name == NULL ? stored_open(path, options, out) : stored_open_if(path, options, NULL, out, &there);
+    code = shard->zip.name == NULL ? stored_open_again(path, options, changed, reader, out)
+                                   : stored_open_if(path, options, reader, out, &there);
     alloc_free(path);
     if (code < 0 || there || shard->zip.name == NULL) return code;
   }
   char *path = alloc_text("%s/%s", folder, shard->zip.name);
   if (path == NULL) return ALLOC_FAILED;
-  code = stored_open(path, options, out);
+  code = stored_open_again(path, options, changed, reader, out);
   alloc_free(path);
   return code == SHARDRT_OK ? decompress_stored(shard, options->cache, out) : code;
 }
 
 int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard,
-                   const shardrt_source_options *options, struct record_file *out) {
+                   const shardrt_source_options *options, int64_t changed, struct reader *reader,
+                   struct opened_file *out) {
   char kind[32];
   const bool skips = options->skips_damage != 0;
   const struct scan context = {.index = index, .shard = shard};
-  int code = open_stored(folder, shard, options, &out->stored);
+  int code = open_stored(folder, shard, options, changed, reader, &out->stored);
   if (code == SHARDRT_OK && !skips && out->stored.bytes != (size_t)shard->raw.bytes)
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code == SHARDRT_OK) {

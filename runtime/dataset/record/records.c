@@ -1,79 +1,244 @@
 #include "dataset/record/records.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/search.h"
 #include "base/size.h"
+#include "comm/job.h"
 #include "dataset/magic.h"
+#include "dataset/view/survey.h"
 
 static int64_t run_samples(const struct record_file *file) {
-  return source_run_samples(file->index.rows, file->stored.bytes);
-}
-
-void records_settle(struct records *self, struct record_file *file) {
-  const struct record_file *before = file > self->files ? file - 1 : NULL;
-  file->first = self->base.count;
-  file->first_block =
-      before != NULL ? before->first_block + source_run_count(before->index.rows, run_samples(before)) : 0;
-  self->base.count += file->index.rows;
+  return source_run_samples(file->rows, file->bytes);
 }
 
 int64_t records_block_count(const shardrt_source *source) {
   const struct records *self = (const struct records *)source;
   if (self->nfiles == 0) return 0;
   const struct record_file *last = &self->files[self->nfiles - 1];
-  return last->first_block + source_run_count(last->index.rows, run_samples(last));
+  return last->first_block + source_run_count(last->rows, run_samples(last));
 }
 
 struct sample_range records_block(const shardrt_source *source, int64_t block) {
   const struct records *self = (const struct records *)source;
   const struct record_file *file =
       &self->files[search_part(&self->files->first_block, sizeof *self->files, self->nfiles, block)];
-  struct sample_range run = source_run(file->index.rows, run_samples(file), block - file->first_block);
+  struct sample_range run = source_run(file->rows, run_samples(file), block - file->first_block);
   run.first += file->first;
   return run;
 }
 
-static int open_indexed_file(struct records *self, const char *path, const shardrt_source_options *options,
-                             const char *kind, index_scan *scan, const void *context) {
-  struct record_file *file = &self->files[self->nfiles];
-  int code = stored_open(path, options, &file->stored);
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static void close_file(struct opened_file *file) {
+  if (file == NULL) return;
+  index_file_close(&file->index);
+  stored_close(&file->stored);
+  alloc_free(file->places);
+  alloc_free(file);
+}
+
+int records_open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out) {
+  const struct record_file *file = &self->files[i];
+  const struct record_opener *opener = &self->opener;
+  const char *cache = self->options.cache;
+  int code = stored_open_again(file->path, &self->options, file->changed, reader, &out->stored);
   if (code != SHARDRT_OK) return code;
-  self->nfiles++;
   bool is_indexed; /* as it lies there: so it is not compressed, and its head is left to whoever reads it for the job */
-  code = index_file_look(&file->stored, options->cache, &is_indexed);
-  if (code == SHARDRT_OK && !is_indexed) code = magic_unpack(&file->stored, options);
-  if (code == SHARDRT_OK) code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
+  code = index_file_look(&out->stored, cache, &is_indexed);
+  if (code == SHARDRT_OK && !is_indexed) code = magic_unpack(&out->stored, &self->options);
   if (code != SHARDRT_OK) return code;
-  code = index_file_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
-  if (code != SHARDRT_OK) return code;
-  if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_file_once(&file->index);
-  if (code != SHARDRT_OK) return code;
-  records_settle(self, file);
+  return index_file_open(&out->stored, opener->kind, cache, self->skips, opener->scan, opener->context, &out->index);
+}
+
+static int open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file **out) {
+  struct opened_file *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  int code =
+      self->opener.open != NULL ? self->opener.open(self, i, reader, made) : records_open_file(self, i, reader, made);
+  if (code == SHARDRT_OK && guard_verify(&self->options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE)
+    code = index_file_once(&made->index);
+  if (code != SHARDRT_OK)
+    close_file(made);
+  else
+    *out = made;
+  return code;
+}
+
+/* Threads that come at the same time open it each, and the first one's stays. */
+int records_open_late(const struct records *self, const struct record_file *file, struct reader *reader,
+                      const struct opened_file **out) {
+  const int32_t i = (int32_t)(file - self->files);
+  struct opened_file *made = NULL, *other = NULL;
+  int code = open_file(self, i, reader, &made);
+  if (code != SHARDRT_OK) return error_prefix(code, "%s was there when the source was opened", file->title);
+  if (made->index.crc != file->crc || made->index.rows != file->rows || made->stored.bytes != file->bytes) {
+    close_file(made);
+    return error_set(SHARDRT_EIO,
+                     "%s: it is not the file that it was when the source was opened: somebody wrote to it, or put "
+                     "another one in its place, or this process sees another one than the process that opened it",
+                     file->title);
+  }
+  const bool is_first = atomic_compare_exchange_strong(&self->files[i].opened, &other, made);
+  if (!is_first) close_file(made);
+  *out = is_first ? made : other;
   return SHARDRT_OK;
 }
 
-int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
-                 const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
-                 struct records **out) {
-  struct records *made = source_new(format, bytes);
-  if (made == NULL) return ALLOC_FAILED;
-  made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
-  made->skips = options->skips_damage != 0;
-  made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
-  int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open_indexed_file(made, paths[i], options, kind, scan, context);
-  if (code != SHARDRT_OK) {
-    shardrt_source_free(&made->base);
-    return code;
+int records_begin(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
+                  const struct record_opener *opener) {
+  self->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
+  self->skips = options->skips_damage != 0;
+  self->options = *options;
+  self->options.cache = options->cache != NULL ? alloc_text("%s", options->cache) : NULL;
+  self->options.nulls = NULL;
+  self->opener = *opener;
+  if (options->cache != NULL && self->options.cache == NULL) return ALLOC_FAILED;
+  self->files = alloc_zeros((size_t)npaths, sizeof *self->files);
+  if (self->files == NULL) return ALLOC_FAILED;
+  self->nfiles = npaths;
+  for (int32_t i = 0; i < npaths; i++) {
+    struct record_file *file = &self->files[i];
+    file->path = alloc_text("%s", paths[i]);
+    file->title = stored_title(paths[i]);
+    if (file->path == NULL || file->title == NULL) return ALLOC_FAILED;
   }
-  *out = made;
+  struct opened_file *first = NULL;
+  int code = npaths > 0 ? open_file(self, 0, NULL, &first) : SHARDRT_OK;
+  if (npaths > 0) atomic_store(&self->files[0].opened, first);
+  return code;
+}
+
+/* ---- many files, by many threads and by all processes together ---- */
+
+enum { TOGETHER_LEAST = 64 }; /* files; fewer are opened faster than processes meet */
+
+/* What processes tell each other of a file. */
+struct file_facts {
+  uint64_t bytes, fingerprint;
+  int64_t changed, rows;
+  uint32_t crc;
+  int32_t is_remote;
+};
+
+struct records_opening {
+  struct records *self;
+  char title[64];
+  shardrt_job *job; /* whose processes share the work; NULL: this one does it alone */
+};
+
+/* A survey_look. File 0 is open. */
+static int open_some(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const struct records_opening *o = context;
+  struct file_facts *facts = found;
+  for (int64_t i = first; i < first + count; i++) {
+    _Atomic(struct opened_file *) *at = &o->self->files[i].opened;
+    struct opened_file *file = atomic_load(at);
+    int code = file == NULL ? open_file(o->self, (int32_t)i, reader, &file) : SHARDRT_OK;
+    if (code < 0) return code;
+    atomic_store(at, file);
+    if (o->self->opener.check != NULL) code = o->self->opener.check(o->self, (int32_t)i, file);
+    if (code < 0) return code;
+    facts[i - first] = (struct file_facts){.bytes = file->stored.bytes,
+                                           .changed = file->stored.changed,
+                                           .rows = file->index.rows,
+                                           .crc = file->index.crc,
+                                           .fingerprint = o->job != NULL ? stored_fingerprint(&file->stored) : 0,
+                                           .is_remote = file->stored.map.remote != NULL};
+  }
   return SHARDRT_OK;
 }
+
+/* Whether all processes open the same files, see the same first one (on one host, on a network's file system, on a
+ * server) and may map them all: what another one opened is mapped later. Copies of a data set on each host's disks are
+ * each host's own, and each process opens them all. */
+static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
+  const struct records *self = o->self;
+  const bool has_room = mapping_has_room(2 * (int64_t)self->nfiles); /* each file, and its index */
+  bool differs = false, *others = alloc_array((size_t)shardrt_job_info_get(job)->process_count, sizeof *others);
+  uint64_t hash = hash_number(hash_number(hash_text(0, self->opener.kind), self->skips), has_room);
+  if (code == SHARDRT_OK) {
+    for (int32_t i = 0; i < self->nfiles; i++) hash = hash_text(hash, self->files[i].path);
+    const struct opened_file *first = records_first_file(self);
+    const struct stored *stored = &first->stored;
+    hash = hash_number(hash, first->index.crc);
+    hash = hash_number(
+        hash, (int64_t)(stored->map.remote != NULL ? stored_fingerprint(stored) : mapping_identity(&stored->map)));
+    if (others == NULL) code = ALLOC_FAILED;
+  }
+  code = job_compare(job, o->title, code, hash, others, &differs);
+  if (code == SHARDRT_OK && !differs && has_room) o->job = job;
+  alloc_free(others);
+  return code;
+}
+
+/* Counts samples and runs; the source reads files that are told of all as told, in each process alike. */
+static int take_facts(struct records *self, const struct file_facts *facts, bool told) {
+  int64_t blocks = 0;
+  int code = SHARDRT_OK;
+  for (int32_t i = 0; i < self->nfiles && code == SHARDRT_OK; i++) {
+    struct record_file *file = &self->files[i];
+    const struct opened_file *opened = atomic_load(&file->opened);
+    file->bytes = facts[i].bytes;
+    file->changed = facts[i].changed;
+    file->rows = facts[i].rows;
+    file->crc = facts[i].crc;
+    file->first = self->base.count;
+    file->first_block = blocks;
+    self->base.count += file->rows;
+    blocks += source_run_count(file->rows, run_samples(file));
+    const struct source_file of_told = {.title = file->title,
+                                        .fingerprint = facts[i].fingerprint,
+                                        .bytes = file->bytes,
+                                        .is_remote = facts[i].is_remote != 0};
+    code = told ? source_add(&self->base, &of_told)
+                : source_add_file(&self->base, opened->stored.title, &opened->stored, 0);
+  }
+  return code;
+}
+
+int records_go_on(struct records *self, int code) {
+  struct records_opening o = {.self = self};
+  const bool many = self->nfiles >= TOGETHER_LEAST;
+  snprintf(o.title, sizeof o.title, "opening the files of source.%s", self->base.format->name);
+  if (many && !job_is_alone(self->options.job)) code = meet_others(&o, self->options.job, code);
+  self->options.job = NULL;
+  if (code < 0) return code;
+  const bool is_remote = self->nfiles > 0 && records_first_file(self)->stored.map.remote != NULL;
+  struct file_facts *facts = NULL;
+  if (many || is_remote) {
+    const struct survey survey = {.job = o.job,
+                                  .what = o.title,
+                                  .items = self->nfiles,
+                                  .item_bytes = sizeof *facts,
+                                  .chunk = 1,
+                                  .threads = is_remote ? SURVEY_ON_SERVERS : 0,
+                                  .look = open_some,
+                                  .context = &o};
+    void *found = NULL;
+    code = survey_run(&survey, &found);
+    facts = found;
+  } else {
+    facts = alloc_zeros((size_t)self->nfiles, sizeof *facts);
+    if (facts == NULL) return ALLOC_FAILED;
+    code = open_some(&o, NULL, 0, self->nfiles, facts);
+  }
+  if (code == SHARDRT_OK && facts != NULL) code = take_facts(self, facts, o.job != NULL);
+  alloc_free(facts);
+  return code;
+}
+
+int records_open(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
+                 const struct record_opener *opener) {
+  return records_go_on(self, records_begin(self, npaths, paths, options, opener));
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
 
 const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row) {
   assert(sample >= 0 && sample < self->base.count);
@@ -83,10 +248,19 @@ const struct record_file *records_find(const struct records *self, int64_t sampl
   return file;
 }
 
+const struct index_entry *records_entry(const struct records *self, int64_t sample, int32_t column) {
+  int64_t row;
+  const struct opened_file *file =
+      atomic_load_explicit(&records_find(self, sample, &row)->opened, memory_order_acquire);
+  return file != NULL ? &file->index.entries[row * file->index.columns + column] : NULL;
+}
+
 int records_get(const struct records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes) {
   int64_t row;
-  const struct record_file *file = records_find(self, sample, &row);
+  const struct opened_file *file;
+  int code = records_opened(self, records_find(self, sample, &row), reader, &file);
+  if (code < 0) return code;
   return index_file_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
 }
 
@@ -104,7 +278,8 @@ int records_extents(const struct records *self, int32_t column, const int64_t *s
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t row;
-    const struct record_file *file = records_find(self, samples[i], &row);
+    const struct opened_file *file;
+    if (records_opened(self, records_find(self, samples[i], &row), NULL, &file) < 0) continue; /* who reads it fails */
     const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
     if (entry->offset >= 0) code = extents_add(out, &file->stored.map, (size_t)entry->offset, (size_t)entry->bytes);
   }
@@ -114,9 +289,9 @@ int records_extents(const struct records *self, int32_t column, const int64_t *s
 int records_error_context(const struct records *self, int64_t sample, int32_t column, int code) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
-  const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
-  return error_prefix(code, "%s: record %lld at byte %lld", file->stored.title, (long long)row,
-                      (long long)entry->offset);
+  const struct index_entry *entry = records_entry(self, sample, column);
+  if (entry == NULL) return error_prefix(code, "%s: record %lld", file->title, (long long)row);
+  return error_prefix(code, "%s: record %lld at byte %lld", file->title, (long long)row, (long long)entry->offset);
 }
 
 int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape) {
@@ -176,10 +351,12 @@ int records_source_error_context(const shardrt_source *source, int32_t field, in
 void records_close(shardrt_source *source) {
   struct records *self = (struct records *)source;
   for (int32_t i = 0; i < self->nfiles; i++) {
-    index_file_close(&self->files[i].index);
-    stored_close(&self->files[i].stored);
+    close_file(atomic_load(&self->files[i].opened));
+    alloc_free(self->files[i].title);
+    alloc_free(self->files[i].path);
   }
   alloc_free(self->files);
+  alloc_free((char *)self->options.cache);
   for (int32_t f = 0; source->fields != NULL && f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);
 }

@@ -6,11 +6,37 @@
 #include "dataset/index_file.h"
 #include "dataset/source.h"
 
-struct record_file {
+/* A file that is open. */
+struct opened_file {
   struct stored stored;
   struct index_file index;
-  int64_t first;       /* the number of its first sample among those of all files, */
-  int64_t first_block; /* and of its first run of samples; see records_settle */
+  int32_t *places; /* the format's own, freed with it; see tar.c */
+};
+
+/* What is known of a file, open or not. */
+struct record_file {
+  char *path, *title; /* owned; the title is for messages */
+  size_t bytes;
+  int64_t changed; /* as of struct stored */
+  int64_t rows;
+  uint32_t crc;                         /* of its index: another one when it is another file */
+  int64_t first;                        /* the number of its first sample among those of all files, */
+  int64_t first_block;                  /* and of its first run of samples */
+  _Atomic(struct opened_file *) opened; /* NULL: another process opened it; records_opened opens it here. Owned */
+};
+
+struct records;
+
+/* How a format opens its files. What it points to lives as long as the source. */
+struct record_opener {
+  const char *kind; /* as in index_file_open, */
+  index_scan *scan; /* and these two */
+  const void *context;
+  /* Opens file i; *out is zeroed, and closed after a failure. NULL: records_open_file does. Any thread. */
+  int (*open)(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out);
+  /* NULL, or looks at file i when the source is opened, in one of the processes: a failure is the source's. File 0 is
+   * open by then. Any thread. */
+  int (*check)(const struct records *self, int32_t i, const struct opened_file *file);
 };
 
 /* A format's own struct begins with this one. */
@@ -19,21 +45,44 @@ struct records {
   int32_t nfiles;
   struct record_file *files;
   bool verify;
-  bool skips; /* damage that is found when an index is made is noted, and no failure */
+  bool skips;                     /* damage that is found when an index is made is noted, and no failure */
+  shardrt_source_options options; /* their cache is the source's own; nothing else that they point to is kept */
+  struct record_opener opener;
 };
 
-/* Opens all files, unpacked where they are compressed, and their indexes, and counts the samples; the fields are the
- * format's to make. `bytes` is the size of the format's own struct, which is zeroed but for the head. What the scan
- * fails with. */
-int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
-                 const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
-                 struct records **out);
+/* Opens all files and their indexes, and counts the samples; the fields are the format's to make. Of many files each
+ * process of the options' job opens a share and tells the others. `self` is new, by source_new. What `open` and `check`
+ * fail with. */
+int records_open(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
+                 const struct record_opener *opener);
+/* The same in two steps: the first opens file 0 only. `code` is what came of the first, and of what stands between. */
+int records_begin(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
+                  const struct record_opener *opener);
+int records_go_on(struct records *self, int code);
 
-/* Numbers the samples of a file that was opened behind those of the files before it, and its runs. */
-void records_settle(struct records *self, struct record_file *file);
+/* Opens a file, unpacked where it is compressed, and its index, which the scan makes if need be. */
+int records_open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out);
+
+/* For records_opened. */
+int records_open_late(const struct records *self, const struct record_file *file, struct reader *reader,
+                      const struct opened_file **out);
+/* The file, which is opened if it is not yet. The reader's connections are used; NULL: some of its own. EIO: it cannot
+ * be, or is not the file that it was when the source was opened. Any thread. */
+static inline int records_opened(const struct records *self, const struct record_file *file, struct reader *reader,
+                                 const struct opened_file **out) {
+  *out = atomic_load_explicit(&file->opened, memory_order_acquire);
+  return *out != NULL ? SHARDRT_OK : records_open_late(self, file, reader, out);
+}
+/* File 0, which is open. */
+static inline const struct opened_file *records_first_file(const struct records *self) {
+  return atomic_load_explicit(&self->files[0].opened, memory_order_acquire);
+}
 
 /* The file of a sample, and its row in it. */
 const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row);
+
+/* What the index has of one part of a sample, for who has read of its file; NULL: that is not open. */
+const struct index_entry *records_entry(const struct records *self, int64_t sample, int32_t column);
 
 /* The bytes of one part of a sample, found to be what they were. `column` counts in its file's index. */
 int records_get(const struct records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
@@ -43,7 +92,8 @@ int records_get(const struct records *self, int64_t sample, int32_t column, stru
 int records_first(const struct records *self, int32_t column, struct reader *reader, int64_t *sample,
                   const uint8_t **out, size_t *bytes);
 
-/* Where one part of each of n samples lies: what a format's `extents` adds. ENOMEM. */
+/* Where one part of each of n samples lies: what a format's `extents` adds; of files that cannot be opened nothing.
+ * ENOMEM. */
 int records_extents(const struct records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);
 
 /* Prefixes the message of a failure with the file, the record and its offset. */

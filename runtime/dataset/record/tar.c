@@ -25,15 +25,9 @@ enum { NAMES_MOST = 8, DIGITS_MOST = 24 }; /* names of one field: "jpg;jpeg;png"
 
 enum tar_kind { RAW, NUMBER, NPY };
 
-/* The columns that a field is in one file, in the order of its names; -1: the file has no such column. */
-struct places {
-  int32_t columns[NAMES_MOST];
-};
-
 struct tar {
   struct records records;
-  enum tar_kind *kinds;  /* of each field */
-  struct places *places; /* of field f in file i: places[f * nfiles + i] */
+  enum tar_kind *kinds; /* of each field */
 };
 
 /* What a member's extension says of its bytes: https://github.com/webdataset/webdataset, autodecode.py. */
@@ -97,49 +91,63 @@ static int32_t find_column(const struct index_file *index, const char *name, siz
   return -1;
 }
 
-static int set_places(const struct tar *self, const char *names, struct places *out) {
-  for (int32_t i = 0; i < self->records.nfiles; i++) {
-    int32_t count = 0;
-    for (const char *at = names; at != NULL; count++) {
-      if (count == NAMES_MOST)
-        return error_set(SHARDRT_EINVAL, "the field \"%s\" has more than %d names", names, NAMES_MOST);
-      const char *end = strchr(at, ';');
-      out[i].columns[count] =
-          find_column(&self->records.files[i].index, at, end != NULL ? (size_t)(end - at) : strlen(at));
-      at = end != NULL ? end + 1 : NULL;
-    }
-    while (count < NAMES_MOST) out[i].columns[count++] = -1;
+/* The columns that a field is in one file, in the order of its names; -1: the file has no such column. */
+static int set_places(const struct index_file *index, const char *names, int32_t *columns) {
+  int32_t count = 0;
+  for (const char *at = names; at != NULL; count++) {
+    if (count == NAMES_MOST)
+      return error_set(SHARDRT_EINVAL, "the field \"%s\" has more than %d names", names, NAMES_MOST);
+    const char *end = strchr(at, ';');
+    columns[count] = find_column(index, at, end != NULL ? (size_t)(end - at) : strlen(at));
+    at = end != NULL ? end + 1 : NULL;
   }
+  while (count < NAMES_MOST) columns[count++] = -1;
   return SHARDRT_OK;
 }
 
+/* `places` are those of each field, NAMES_MOST of each. */
+static int set_all_places(const struct records *self, struct opened_file *file) {
+  const int32_t nfields = self->base.nfields;
+  file->places = alloc_array((size_t)nfields * NAMES_MOST, sizeof *file->places);
+  int code = file->places != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++)
+    code = set_places(&file->index, self->base.fields[f].name, &file->places[f * NAMES_MOST]);
+  return code;
+}
+
+/* The first file is opened before the fields are known, which it may tell. */
+static int open_archive(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out) {
+  int code = records_open_file(self, i, reader, out);
+  return code == SHARDRT_OK && self->base.nfields > 0 ? set_all_places(self, out) : code;
+}
+
 /* The column that a field of one sample is; -1: none. */
-static int32_t place_of(const struct tar *self, int32_t field, const struct record_file *file, int64_t row) {
-  const struct places *p = &self->places[field * self->records.nfiles + (file - self->records.files)];
+static int32_t place_of(const struct opened_file *file, int32_t field, int64_t row) {
+  const int32_t *columns = &file->places[field * NAMES_MOST];
+  const struct index_entry *entries = &file->index.entries[row * file->index.columns];
   for (int32_t i = 0; i < NAMES_MOST; i++)
-    if (p->columns[i] >= 0 && file->index.entries[row * file->index.columns + p->columns[i]].offset >= 0)
-      return p->columns[i];
-  return file->index.entries[row * file->index.columns].note == INDEX_LOST ? 0 : -1; /* then all columns are */
+    if (columns[i] >= 0 && entries[columns[i]].offset >= 0) return columns[i];
+  return entries->note == INDEX_LOST ? 0 : -1; /* then all columns are */
 }
 
 /* Every sample has every field. */
-static int check_complete(const struct tar *self, int32_t field) {
-  for (int32_t i = 0; i < self->records.nfiles; i++) {
-    const struct record_file *file = &self->records.files[i];
+static int check_complete(const struct records *self, int32_t i, const struct opened_file *file) {
+  for (int32_t f = 0; f < self->base.nfields; f++)
     for (int64_t row = 0; row < file->index.rows; row++)
-      if (place_of(self, field, file, row) < 0)
+      if (place_of(file, f, row) < 0)
         return error_set(SHARDRT_EFORMAT,
                          "%s: sample %lld has no \"%s\"; where samples differ, `fields` says which fields are wanted",
-                         file->stored.title, (long long)row, self->records.base.fields[field].name);
-  }
+                         self->files[i].title, (long long)row, self->base.fields[f].name);
   return SHARDRT_OK;
 }
 
 static int get_member(const struct tar *self, int32_t field, int64_t sample, struct reader *reader,
                       const uint8_t **data, size_t *bytes) {
   int64_t row;
-  const struct record_file *file = records_find(&self->records, sample, &row);
-  return records_get(&self->records, sample, place_of(self, field, file, row), reader, data, bytes);
+  const struct opened_file *file;
+  int code = records_opened(&self->records, records_find(&self->records, sample, &row), reader, &file);
+  return code == SHARDRT_OK ? records_get(&self->records, sample, place_of(file, field, row), reader, data, bytes)
+                            : code;
 }
 
 /* The shape and dtype of an npy field: those of the first sample. */
@@ -161,18 +169,22 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   return SHARDRT_OK;
 }
 
-static int set_tar_field(struct tar *self, const char *name, const shardrt_field *asked) {
+static int name_tar_field(struct tar *self, const char *name, const shardrt_field *asked) {
   const int32_t f = self->records.base.nfields;
   shardrt_field *field = &self->records.base.fields[f];
-  field->name = alloc_text("%s", name);
+  *field = (shardrt_field){.name = alloc_text("%s", name), .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
   if (field->name == NULL) return ALLOC_FAILED;
   self->records.base.nfields++;
   int code = set_kind(name, asked, &self->kinds[f]);
-  if (code == SHARDRT_OK) code = set_places(self, name, &self->places[f * self->records.nfiles]);
-  if (code == SHARDRT_OK) code = check_complete(self, f);
-  if (code != SHARDRT_OK) return code;
-  *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
   if (self->kinds[f] == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
+  return code;
+}
+
+/* What the field is, once the files are open. */
+static int set_tar_field(struct tar *self, int32_t f, const shardrt_field *asked) {
+  shardrt_field *field = &self->records.base.fields[f];
+  const char *name = field->name;
+  int code = SHARDRT_OK;
   if (self->kinds[f] == NPY && self->records.base.count > 0) code = set_npy(self, f, field);
   if (code != SHARDRT_OK || asked == NULL) return code;
   if (self->kinds[f] != RAW && asked->dtype >= 0 && asked->dtype != field->dtype)
@@ -190,44 +202,47 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* All fields of the first file, by name. */
-static int set_all(struct tar *self) {
-  const struct index_file *index = &self->records.files[0].index;
+static int name_all(struct tar *self) {
+  const struct index_file *index = &records_first_file(&self->records)->index;
   const char *names[TAR_COLUMNS_MOST];
   for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
   qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);
   int code = SHARDRT_OK;
-  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = set_tar_field(self, names[c], NULL);
+  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = name_tar_field(self, names[c], NULL);
   return code;
 }
 
-static int set_tar_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
-  const int32_t count = nfields > 0 ? nfields : self->records.files[0].index.columns;
+/* With the first file open. */
+static int name_tar_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
+  const int32_t count = nfields > 0 ? nfields : records_first_file(&self->records)->index.columns;
   if (nfields == 0 && count > TAR_COLUMNS_MOST)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %d columns, and an archive at most %d",
-                     self->records.files[0].stored.title, (int)count, TAR_COLUMNS_MOST);
+                     self->records.files[0].title, (int)count, TAR_COLUMNS_MOST);
   self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
   if (self->records.base.fields == NULL) return ALLOC_FAILED;
   self->kinds = alloc_zeros((size_t)count, sizeof *self->kinds);
   if (self->kinds == NULL) return ALLOC_FAILED;
-  self->places = alloc_zeros((size_t)count * (size_t)self->records.nfiles, sizeof *self->places);
-  if (self->places == NULL) return ALLOC_FAILED;
-  if (nfields == 0) return set_all(self);
-  int code = SHARDRT_OK;
-  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_tar_field(self, asked[f].name, &asked[f]);
-  return code;
+  int code = nfields == 0 ? name_all(self) : SHARDRT_OK;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = name_tar_field(self, asked[f].name, &asked[f]);
+  return code == SHARDRT_OK ? set_all_places(&self->records, atomic_load(&self->records.files[0].opened)) : code;
 }
 
 static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                     const shardrt_source_options *options, shardrt_source **out) {
-  struct records *made;
-  int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
-  if (code != SHARDRT_OK) return code;
-  code = set_tar_fields((struct tar *)made, nfields, fields);
+  static const struct record_opener opener = {
+      .kind = "tar", .scan = tar_index_scan, .open = open_archive, .check = check_complete};
+  struct tar *made = source_new(&tar_format, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  int code = records_begin(&made->records, npaths, paths, options, &opener);
+  if (code == SHARDRT_OK) code = name_tar_fields(made, nfields, fields);
+  code = records_go_on(&made->records, code);
+  for (int32_t f = 0; f < made->records.base.nfields && code == SHARDRT_OK; f++)
+    code = set_tar_field(made, f, nfields > 0 ? &fields[f] : NULL);
   if (code != SHARDRT_OK) {
-    shardrt_source_free(&made->base);
+    shardrt_source_free(&made->records.base);
     return code;
   }
-  *out = &made->base;
+  *out = &made->records.base;
   return SHARDRT_OK;
 }
 
@@ -274,8 +289,9 @@ static int make_value(enum tar_kind kind, const shardrt_field *field, const uint
 static int tar_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct tar *self = (const struct tar *)source;
   int64_t row;
-  const struct record_file *file = records_find(&self->records, sample, &row);
-  return records_error_context(&self->records, sample, place_of(self, field, file, row), code);
+  const struct opened_file *file =
+      atomic_load_explicit(&records_find(&self->records, sample, &row)->opened, memory_order_acquire);
+  return records_error_context(&self->records, sample, file != NULL ? place_of(file, field, row) : 0, code);
 }
 
 static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
@@ -297,15 +313,15 @@ static int tar_extents(const shardrt_source *source, int32_t field, const int64_
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t row;
-    const struct record_file *file = records_find(&self->records, samples[i], &row);
-    code = records_extents(&self->records, place_of(self, field, file, row), &samples[i], 1, out);
+    const struct opened_file *file;
+    if (records_opened(&self->records, records_find(&self->records, samples[i], &row), NULL, &file) < 0) continue;
+    code = records_extents(&self->records, place_of(file, field, row), &samples[i], 1, out);
   }
   return code;
 }
 
 static void tar_close(shardrt_source *source) {
   struct tar *self = (struct tar *)source;
-  alloc_free(self->places);
   alloc_free(self->kinds);
   records_close(source);
 }

@@ -3,6 +3,7 @@
  * Each record is a 64-bit length, the masked CRC-32C of these 8 bytes, the data, the masked CRC-32C of the data, all
  * little-endian; masked is rotated right by 15 bits plus 0xa282ead8. The file says neither how many there are nor
  * where: the index does. Fields are features (example_fields.h). */
+#include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/little_endian.h"
@@ -86,16 +87,16 @@ static int tfrecord_scan(const struct stored *file, struct reader *arena, struct
 
 static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                          const shardrt_source_options *options, shardrt_source **out) {
-  struct records *self;
-  int code = records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", tfrecord_scan,
-                          NULL, &self);
-  if (code != SHARDRT_OK) return code;
+  static const struct record_opener opener = {.kind = "tfrecord", .scan = tfrecord_scan};
+  struct records *self = source_new(&tfrecord_format, sizeof(struct tfrecord));
+  if (self == NULL) return ALLOC_FAILED;
+  int code = records_open(self, npaths, paths, options, &opener);
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
   int64_t first;
-  if (self->base.count == 0)
-    code = error_set(SHARDRT_EFORMAT, "%s%s: holds no record", self->files[0].stored.title,
+  if (code == SHARDRT_OK && self->base.count == 0)
+    code = error_set(SHARDRT_EFORMAT, "%s%s: holds no record", self->files[0].title,
                      npaths > 1 ? ", and the files after it" : "");
   if (code == SHARDRT_OK) code = records_first(self, 0, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {

@@ -8,6 +8,8 @@
 #include "base/hash.h"
 #include "base/search.h"
 #include "dataset/view/pruned.h"
+#include "dataset/view/survey.h"
+#include "storage/local/url.h"
 
 /* The base that a sample is of; `likely` is looked at first. */
 static int32_t concat_part(const struct concat_source *c, int64_t sample, int32_t likely) {
@@ -201,15 +203,60 @@ static int open_file_of(const struct source_format *format, size_t bytes, concat
   return SHARDRT_OK;
 }
 
+/* Files that are opened, each a source of its own. */
+struct concat_files {
+  const struct source_format *format;
+  size_t bytes;
+  concat_open *open;
+  const char *const *paths;
+  int32_t nfields;
+  const shardrt_field *fields;
+  const shardrt_source_options *options;
+  shardrt_source **opened;
+};
+
+/* A survey_look. */
+static int open_some(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const struct concat_files *c = context;
+  (void)reader;
+  (void)found;
+  int code = SHARDRT_OK;
+  for (int64_t i = first; i < first + count && code == SHARDRT_OK; i++)
+    code = open_file_of(c->format, c->bytes, c->open, c->paths[i], c->nfields, c->fields, c->options, &c->opened[i]);
+  return code;
+}
+
+/* Those on servers many at once. */
+static int open_all(const struct concat_files *c, int32_t npaths) {
+  if (!url_is(c->paths[0])) return open_some(c, NULL, 0, npaths, NULL);
+  const struct survey survey = {.what = "opening files on a server",
+                                .items = npaths,
+                                .item_bytes = 1,
+                                .chunk = 1,
+                                .threads = SURVEY_ON_SERVERS,
+                                .look = open_some,
+                                .context = c};
+  void *found = NULL;
+  int code = survey_run(&survey, &found);
+  alloc_free(found);
+  return code;
+}
+
 int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
                  const char *const *paths, int32_t nfields, const shardrt_field *fields,
                  const shardrt_source_options *options, shardrt_source **out) {
   if (npaths == 1) return open_file_of(format, bytes, open, paths[0], nfields, fields, options, out);
   shardrt_source **opened = alloc_zeros((size_t)npaths, sizeof(shardrt_source *));
   if (opened == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open_file_of(format, bytes, open, paths[i], nfields, fields, options, &opened[i]);
+  const struct concat_files all = {.format = format,
+                                   .bytes = bytes,
+                                   .open = open,
+                                   .paths = paths,
+                                   .nfields = nfields,
+                                   .fields = fields,
+                                   .options = options,
+                                   .opened = opened};
+  int code = open_all(&all, npaths);
   if (code == SHARDRT_OK) code = shardrt_source_concat(npaths, opened, NULL, out);
   for (int32_t i = 0; i < npaths; i++) shardrt_source_free(opened[i]);
   alloc_free((void *)opened);

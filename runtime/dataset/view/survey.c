@@ -15,6 +15,10 @@
 #include "system/time_slice.h"
 
 enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
+/* What is found together is told by an all-reduce, whose messages hardly grow with the processes, where these are many
+ * and that is little. */
+enum { MANY_PROCESSES = 32, LITTLE_BYTES = 1 << 20 };
+static const uint64_t LOOKING = 1, FAILED = 2; /* bits that are 0 where a process says so */
 
 /* One process's share: items first … first + count - 1. */
 struct survey_share {
@@ -79,26 +83,14 @@ static bool look_for(struct team *team, double seconds) {
 /* Until all processes are done, or one of them failed: they meet more often than the job's timeout runs out. */
 static int look_together(struct survey_share *self, struct team *team, shardrt_job *job) {
   const shardrt_job_info *info = shardrt_job_info_get(job);
-  struct progress {
-    int32_t looking, failed;
-  } *all = alloc_array((size_t)info->process_count, sizeof *all);
-  int code = shardrt_check_outcome(self->survey->job, self->survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
-  bool go_on = code == SHARDRT_OK && all != NULL;
-  while (go_on) {
-    struct progress mine = {.looking = look_for(team, info->timeout < 8 ? info->timeout / 8 : 1)};
+  int code = SHARDRT_OK;
+  for (uint64_t said = FAILED; code == SHARDRT_OK && (said & (LOOKING | FAILED)) == FAILED;) {
+    said = look_for(team, info->timeout < 8 ? info->timeout / 8 : 1) ? ~LOOKING : UINT64_MAX;
     pthread_mutex_lock(&self->lock);
-    mine.failed = self->code < 0;
+    if (self->code < 0) said &= ~FAILED;
     pthread_mutex_unlock(&self->lock);
-    code = shardrt_allgather(job, self->survey->what, &mine, sizeof mine, all);
-    go_on = false;
-    bool failed = code < 0;
-    for (int32_t p = 0; code == SHARDRT_OK && p < info->process_count; p++) {
-      go_on = go_on || all[p].looking;
-      failed = failed || all[p].failed;
-    }
-    go_on = go_on && !failed;
+    code = job_fold(job, self->survey->what, SHARDRT_OK, &said, 1);
   }
-  alloc_free(all);
   return code;
 }
 
@@ -139,7 +131,7 @@ static int prepare_share(struct survey_share *self, int32_t threads, int64_t roo
 /* What is found of items beyond the share's count, up to `room`, is zeros. */
 static int run_survey_share(struct survey_share *self, int64_t room) {
   const int64_t chunks = self->count / self->survey->chunk + 1;
-  int32_t threads = machine_cores();
+  int32_t threads = self->survey->threads > 0 ? self->survey->threads : machine_cores();
   if (threads > chunks) threads = (int32_t)chunks;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   struct team *team = NULL;
@@ -154,6 +146,21 @@ static int run_survey_share(struct survey_share *self, int64_t room) {
   return shardrt_check_outcome(self->survey->job, self->survey->what, code);
 }
 
+/* *all becomes what was found of all items. */
+static int tell_all(const struct survey_share *share, int64_t room, void **all) {
+  const struct survey *survey = share->survey;
+  const int64_t processes = shardrt_job_info_get(survey->job)->process_count;
+  const size_t each = survey->item_bytes, bytes = (size_t)survey->items * each;
+  const bool folds = processes > MANY_PROCESSES && bytes <= LITTLE_BYTES && each % sizeof(uint64_t) == 0;
+  *all = folds ? alloc_array(bytes, 1) : alloc_array((size_t)processes, (size_t)room * each);
+  int code = shardrt_check_outcome(survey->job, survey->what, *all != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  if (code < 0 || *all == NULL) return code;
+  if (!folds) return shardrt_allgather(survey->job, survey->what, share->found, (size_t)room * each, *all);
+  memset(*all, 0xff, bytes);
+  memcpy((char *)*all + (size_t)share->first * each, share->found, (size_t)share->count * each);
+  return job_fold(survey->job, survey->what, SHARDRT_OK, *all, bytes / sizeof(uint64_t));
+}
+
 int survey_run(const struct survey *survey, void **out) {
   shardrt_job *job = survey->job;
   const shardrt_job_info *info = job_is_alone(job) ? NULL : shardrt_job_info_get(job);
@@ -166,12 +173,7 @@ int survey_run(const struct survey *survey, void **out) {
   int code = run_survey_share(&share, room);
   pthread_mutex_destroy(&share.lock);
   void *all = NULL;
-  if (code == SHARDRT_OK && processes > 1) {
-    const size_t bytes = (size_t)room * survey->item_bytes;
-    all = alloc_array((size_t)processes, bytes);
-    code = shardrt_check_outcome(job, survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
-    if (code == SHARDRT_OK) code = shardrt_allgather(job, survey->what, share.found, bytes, all);
-  }
+  if (code == SHARDRT_OK && processes > 1) code = tell_all(&share, room, &all);
   if (code < 0 || processes > 1) alloc_free(share.found);
   if (code < 0) {
     alloc_free(all);

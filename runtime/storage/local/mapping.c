@@ -23,6 +23,7 @@ static const uint8_t nothing[1]; /* what an empty file maps to: mmap refuses 0 b
 /* ---- what is mapped, for who asks in a signal handler ---- */
 
 enum { PATH_BYTES = 512, NOT_ASKED = -2 };
+enum { MAPPINGS_USUAL = 65530 }; /* where vm.max_map_count cannot be read */
 
 /* Entries are put at the list's head and never leave it: one that is free is used again. So the list can be walked
  * without a lock at any time. An entry's path and size are written while it is free. */
@@ -133,6 +134,19 @@ int mapping_open(const char *path, struct mapping *out) {
   int code = map_file(path, fd, out);
   close(fd);
   return code;
+}
+
+bool mapping_has_room(int64_t more) {
+  long long most = MAPPINGS_USUAL;
+  FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+  if (file != NULL) {
+    if (fscanf(file, "%lld", &most) != 1) most = MAPPINGS_USUAL;
+    fclose(file);
+  }
+  int64_t mapped = 0;
+  for (const struct mapping_entry *entry = atomic_load(&entries); entry != NULL; entry = entry->next)
+    mapped += atomic_load(&entry->data) != NULL;
+  return mapped + more <= most / 4 * 3;
 }
 
 /* ---- for who reads ahead ---- */

@@ -40,6 +40,10 @@ bool mapping_tells(const struct mapping *map);
  * one for a copy. On a network's file system it is the same on each host. Reads nothing. */
 uint64_t mapping_identity(const struct mapping *map);
 
+/* Whether so many more files can be mapped: the system allows a process a number of mappings (vm.max_map_count), of
+ * which a quarter is left to others. */
+bool mapping_has_room(int64_t more);
+
 /* Any mapping that is zeroed or was opened; zeroes it. */
 void mapping_close(struct mapping *map);
 

@@ -17,7 +17,7 @@
 
 enum {
   IN_FLIGHT = 16,
-  IDLE = 8,
+  IDLE = 64, /* as many as open files at once (view/survey.h), and find connections again for the next ones */
   REDIRECTS = 10,
   SECONDS_MOST = 86400,
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */

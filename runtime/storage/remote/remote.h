@@ -15,11 +15,12 @@
 
 struct remote;
 
-/* *there = false, and no remote: the server says that there is no such file. EIO: what fetch_run says, or the cache
- * cannot be written; or the file could only be sent whole, and is larger than
- * the cache's limit; EINVAL: that limit is too small. */
-int remote_open(const char *url, const shardrt_source_options *options, struct reader *reader, struct remote **out,
-                bool *there);
+/* *there = false, and no remote: the server says that there is no such file. `key` is what remote_key said of it before
+ * (0: not known): where the cache knows it as that, the server is not asked, and the fingerprint is 0. EIO: what
+ * fetch_run says, or the cache cannot be written; or the file could only be sent whole, and is larger than the cache's
+ * limit; EINVAL: that limit is too small. */
+int remote_open(const char *url, const shardrt_source_options *options, uint64_t key, struct reader *reader,
+                struct remote **out, bool *there);
 void remote_close(struct remote *self); /* NULL is allowed */
 
 size_t remote_bytes(const struct remote *self);

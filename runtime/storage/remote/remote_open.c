@@ -25,12 +25,12 @@ static struct rangecache_key hashed_key(const char *what, const char *url, const
 }
 
 /* A file that the server says nothing of but its length is known by what it begins with, too. */
-static void set_key(struct remote *self, const struct fetch_request *request) {
+static void set_key(struct remote *self, const uint8_t *head, size_t bytes) {
   self->key = hashed_key("file", self->url, &self->version);
   self->blocks = self->version.bytes / RANGECACHE_BLOCK + (self->version.bytes % RANGECACHE_BLOCK != 0);
-  if (self->version.etag[0] == '\0' && self->version.modified[0] == '\0' && request->got > 0) {
-    self->key.a = hash_bytes(self->key.a, request->data, request->got);
-    self->key.b = hash_bytes(self->key.b, request->data, request->got);
+  if (self->version.etag[0] == '\0' && self->version.modified[0] == '\0' && bytes > 0) {
+    self->key.a = hash_bytes(self->key.a, head, bytes);
+    self->key.b = hash_bytes(self->key.b, head, bytes);
   }
 }
 
@@ -66,7 +66,7 @@ static int take_opened(void *context, struct fetch_request *request) {
   if (!opening->there) return SHARDRT_OK;
   self->whole = request->kind == FETCH_SAME ? opening->known.whole != 0 : request->kind == FETCH_WHOLE;
   self->version = request->kind == FETCH_SAME ? opening->known.version : request->found;
-  set_key(self, request);
+  set_key(self, request->data, request->got);
   int code = self->whole ? check_whole(self, request) : SHARDRT_OK;
   if (code == SHARDRT_OK && request->got > 0)
     code = rangecache_put(&self->cache, &self->key, 0, request->data, request->got);
@@ -79,6 +79,17 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
                      rangecache_read(&self->cache, &block, 0, (uint8_t *)out);
   rangecache_leave(&block);
   return known;
+}
+
+/* Whether the cache knows the file as the one of this key, which is not 0. */
+static bool is_known(struct remote *self, uint64_t key) {
+  const struct rangecache_key place = hashed_key("about", self->url, NULL);
+  struct about known;
+  if (!read_about(self, &place, &known)) return false;
+  self->version = known.version;
+  self->whole = known.whole != 0;
+  set_key(self, NULL, 0);
+  return remote_key(self) == key;
 }
 
 /* Asks the server for the first block, unless the file is the one that the cache knows. */
@@ -110,7 +121,7 @@ static int find_fingerprint(struct remote *self, struct reader *reader) {
   return code;
 }
 
-static int fill_remote(struct remote *self, const char *url, const shardrt_source_options *options,
+static int fill_remote(struct remote *self, const char *url, const shardrt_source_options *options, uint64_t key,
                        struct reader *reader, bool *there) {
   self->url = alloc_text("%s", url);
   self->shown = url_shown(url);
@@ -118,16 +129,18 @@ static int fill_remote(struct remote *self, const char *url, const shardrt_sourc
   struct fetch *fetch = remote_fetch(reader);
   if (fetch == NULL) return SHARDRT_ENOMEM;
   int code = rangecache_open(options->cache, options->cache_bytes, &self->cache);
-  if (code == SHARDRT_OK) code = ask_server(self, fetch, reader, there);
+  *there = code == SHARDRT_OK && key != 0 && is_known(self, key);
+  if (code < 0 || *there) return code;
+  code = ask_server(self, fetch, reader, there);
   return code == SHARDRT_OK && *there ? find_fingerprint(self, reader) : code;
 }
 
-int remote_open(const char *url, const shardrt_source_options *options, struct reader *reader, struct remote **out,
-                bool *there) {
+int remote_open(const char *url, const shardrt_source_options *options, uint64_t key, struct reader *reader,
+                struct remote **out, bool *there) {
   struct remote *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   *there = false;
-  int code = fill_remote(made, url, options, reader, there);
+  int code = fill_remote(made, url, options, key, reader, there);
   if (code != SHARDRT_OK || !*there)
     remote_close(made);
   else
