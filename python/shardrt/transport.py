@@ -123,8 +123,13 @@ class Calls:
             errors.raised = problem
         return 0 if errors.raised is None else library.ECOMM
 
+    def _is_ours(self, report: Any) -> bool:
+        """From Python 3.13 on, a report names the function in its text only."""
+        ours = (self._start, self._test)
+        return report.object in ours or any(repr(function) in (report.err_msg or "") for function in ours)
+
     def _catch(self, report: Any) -> None:
-        if report.object in (self._start, self._test):
+        if self._is_ours(report):
             errors.raised = report.exc_value
         else:
             self._others(report)

@@ -24,8 +24,11 @@ end
 ]]
 
 local HEAD = [[
-import gc, json, os, sys, threading, time
+import gc, json, os, sys, threading, time, warnings
 import shardrt
+
+# Of Python 3.12 and later; it is what these cases are about.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork")
 
 def refused(kind, piece, call):
     try:
