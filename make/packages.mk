@@ -20,6 +20,7 @@ NEEDS += test:procps                        # pgrep
 NEEDS += wheel:xz-utils                     # packs the tarball
 NEEDS += test:openssl                       # its certificates
 NEEDS += test:locales                       # a language that writes 1,5
+NEEDS += test:liblua5.1-0                   # another Lua in a program that uses the library
 NEEDS += test:valgrind                      # programs that use the library, looked at as they run
 NEEDS += test:python3                       # writes files in other projects' formats
 NEEDS += test:python3-numpy                 # arrays that the Python package hands out

@@ -21,6 +21,12 @@ local function without_mpich()
   return "no plug-in for MPICH: Debian's libmpich-dev has mpi.h"
 end
 
+-- The plug-in that finds its MPICH here: its library has Debian's name, and on Debian 13 everybody else's, too.
+local function mpich_plugin()
+  local named = mpi.shell [[python3 -c 'import ctypes; ctypes.CDLL("libmpi.so.12")']]
+  return named.status == 0 and "shardrt-mpich" or "shardrt-libmpich"
+end
+
 -- What the process has loaded of any MPI, and what it has of the job.
 local RECIPE = [[
   local shardrt = require "shardrt"
@@ -79,7 +85,7 @@ describe("the MPI of a process", function()
   it("is MPICH under mpiexec.hydra, which ends the job with one message", function()
     local reason = without_mpich()
     if reason then return pending(reason) end
-    joins(start(MPICH), "libmpich.so.12 shardrt-libmpich")
+    joins(start(MPICH), "libmpich.so.12 " .. mpich_plugin())
     local failing = files.write(folder, "failing.lua", [[
       local shardrt = require "shardrt"
       if shardrt.process_index() == 1 then error "this is wrong" end
