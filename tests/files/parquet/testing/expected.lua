@@ -1,3 +1,4 @@
+-- luacheck: no max line length
 -- Written by expected.py: what pyarrow reads in the files of this folder.
 return {
   ["alltypes_plain.snappy"] = {
