@@ -103,9 +103,9 @@ end
 
 -- That the condition lets through of `source`, which has a field "number" more, those whose values it holds for.
 local function check(source, name, condition, values)
-  local right = {}
+  local right, numbers = {}, source:read(0, #source).number.data
   for i, value in ipairs(values) do
-    if holds(condition, value) then right[#right + 1] = tonumber(source:read(i - 1, 1).number.data[0]) end
+    if holds(condition, value) then right[#right + 1] = tonumber(numbers[i - 1]) end
   end
   local filtered = source:filter { [name] = condition }
   assert.same(right, numbers_of(filtered), ("%s = %s, seed %d"):format(name, show(condition), SEED))
@@ -202,11 +202,11 @@ describe("a condition on Parquet files", function()
   for _, name in ipairs { "pages", "groups", "unsorted" } do
     it("lets the same rows through as a function, at random: " .. name, function()
       math.randomseed(SEED)
-      local source = open(copy(name), FIELDS):enumerate "number"
-      local pruned = 0
+      local path, pruned = copy(name), 0
       for _, column in ipairs(COLUMNS) do
+        local source = open(path, FIELDS[column] and { [column] = FIELDS[column] } or { column }):enumerate "number"
         local values, field = values_of(source, column), source.fields[column]
-        for trial = 1, 12 do
+        for trial = 1, 10 do
           local condition = random_condition(values, field.dtype)
           local filtered, right = check(source, column, condition, values)
           assert.is_true(filtered.pruned + #filtered <= ROWS)

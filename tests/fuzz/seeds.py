@@ -113,7 +113,7 @@ def arrays():
 def parquet():
     for name in ["refused", "int96", "duckdb"]:
         seed("parquet", name, slurp(f"parquet/{name}.parquet"))
-    for name in ["plain", "dictionary", "pages"]:
+    for name in ["plain", "dictionary", "pages", "statistics"]:
         seed("parquet", name, slurp(f"parquet/small/{name}.parquet"))
 
 

@@ -51,6 +51,9 @@ def main():
     pq.write_table(table, os.path.join(HERE, "pages.parquet"), write_page_index=True, write_page_checksum=True,
                    use_dictionary=some, **few)
     pq.write_table(table, os.path.join(HERE, "groups.parquet"), use_dictionary=False, write_page_checksum=True, **few)
+    kept = table.select(["n", "f32", "text", "maybe"]).slice(0, 30)  # a seed for the fuzzer
+    pq.write_table(kept, os.path.join(HERE, "small", "statistics.parquet"), write_page_index=True, use_dictionary=False,
+                   **dict(few, row_group_size=20))
     order = np.random.default_rng(1).permutation(ROWS)
     mixed = pa.concat_tables([table.slice(0, 60), table.slice(60).take(pa.array(np.argsort(order[60:], kind="stable")))])
     polars.from_arrow(mixed).write_parquet(os.path.join(HERE, "unsorted.parquet"), compression="zstd", row_group_size=60)
