@@ -6,22 +6,23 @@
 #include "memory/buffer.h"
 #include "reshard/exchange/exchange_lines.h"
 #include "reshard/reshard_device.h"
+#include "system/trace.h"
 
 /* Whether they do, where the way is settled. */
 static int find_lines(shardrt_job *job, const struct peer_path *peers, const shardrt_sharding *from,
                       const shardrt_sharding *to, int32_t dtype, int32_t ndim, const int64_t *shape,
                       shardrt_lines *lines) {
   lines->kind = SHARDRT_LINES_NONE;
-  if (!exchange_lines_may(peers)) return SHARDRT_OK;
+  if (!exchange_lines_may_add(peers, dtype)) return SHARDRT_OK;
   int code = shardrt_lines_find(from, to, true, ndim, shape, peers->devices, shardrt_job_hosts(job), lines);
-  if (!exchange_lines_wanted(peers, lines, dtype)) lines->kind = SHARDRT_LINES_NONE;
+  if (!exchange_lines_wanted(peers, lines, shardrt_sharding_mesh(to), dtype)) lines->kind = SHARDRT_LINES_NONE;
   return code;
 }
 
 int shardrt_sums_in_lines(shardrt_job *job, const shardrt_sharding *from, const shardrt_sharding *to, int32_t dtype,
                           int32_t ndim, const int64_t *shape, bool *out) {
   *out = false;
-  if (job == NULL || accelerator_get() == NULL || !accelerator_adds(dtype)) return SHARDRT_OK;
+  if (job == NULL || accelerator_get() == NULL) return SHARDRT_OK;
   const shardrt_job_info *info = shardrt_job_info_get(job);
   if (info->planning || info->process_count == 1) return SHARDRT_OK;
   struct move_cache *cache;
@@ -62,8 +63,13 @@ static int sum_parts(struct reshard *r, shardrt_array *made, const shardrt_lines
   if (code == SHARDRT_OK) code = reshard_finish_devices(r);
   code = collective_join(m, what, code, NULL, 0, NULL);
   collective_shorten(what);
+  const int64_t start = clock_now();
   if (code == SHARDRT_OK)
     code = exchange_lines_run(lines, shardrt_sharding_mesh(r->to), count, works, &r->cache->peers, m, what);
+  if (code == SHARDRT_OK) { /* how many bytes travelled NCCL knows; of the sums there are so many */
+    const int64_t bytes = count * (int64_t)shardrt_array_shard_bytes(made);
+    trace_span(start, clock_now(), (struct trace_event){.kind = TRACE_MOVE, .amount = bytes});
+  }
   alloc_free(works);
   return code;
 }

@@ -284,7 +284,8 @@ static int find_lines(const struct device_move *f, shardrt_lines *lines) {
   if (f->r->shift != NULL || !exchange_lines_may(peers)) return SHARDRT_OK;
   int code = shardrt_lines_find(shardrt_array_sharding(x), f->r->to, false, shardrt_array_ndim(x),
                                 shardrt_array_shape(x), peers->devices, shardrt_job_hosts(f->r->job), lines);
-  if (!exchange_lines_wanted(peers, lines, shardrt_array_dtype(x))) lines->kind = SHARDRT_LINES_NONE;
+  if (!exchange_lines_wanted(peers, lines, shardrt_sharding_mesh(f->r->to), shardrt_array_dtype(x)))
+    lines->kind = SHARDRT_LINES_NONE;
   return code;
 }
 

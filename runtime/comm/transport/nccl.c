@@ -301,7 +301,8 @@ static int link_divide(struct nccl_link *link, const struct nccl_link *of, int32
   return check_nccl(nccl.ncclCommSplit(of->comm, color, place, &link->comm, &config), "ncclCommSplit", of);
 }
 
-/* Until all of a set are made, state asks the communicators that they are made of. */
+/* Until all of a set are made, state asks the communicators that they are made of. It is one thread that makes and uses
+ * all of them: where others use what was split off, the process may end (NVIDIA/nccl#1605). */
 static int nccl_divide(int32_t set, const int32_t *lines, const int32_t *places) {
   if (communicator.broken) return refuse_broken();
   if (communicator.after != NULL) return refuse_unfinished();

@@ -13,17 +13,28 @@ bool exchange_lines_may(const struct peer_path *peers) {
   return peers->kind == PEERS_LINKED && peers->is_apart && peers->wish != LINKS_MESSAGES;
 }
 
-static bool is_same_to_the_bit(const shardrt_lines *lines, int32_t dtype) {
-  const bool adds = lines->kind == SHARDRT_LINES_SUM || lines->kind == SHARDRT_LINES_SUM_PARTS;
-  return !adds || (dtype != SHARDRT_FLOAT32 && dtype != SHARDRT_FLOAT64);
+bool exchange_lines_may_add(const struct peer_path *peers, int32_t dtype) {
+  const bool is_rounded = dtype == SHARDRT_FLOAT32 || dtype == SHARDRT_FLOAT64;
+  return exchange_lines_may(peers) && accelerator_adds(dtype) && (!is_rounded || peers->wish == LINKS_COLLECTIVES);
 }
 
-bool exchange_lines_wanted(const struct peer_path *peers, const shardrt_lines *lines, int32_t dtype) {
+/* Whether it is one line, of all GPUs of the job in their order: these have joined as that already. */
+static bool is_job_line(const struct peer_path *peers, const shardrt_lines *lines, const shardrt_mesh *mesh) {
+  if (lines->count != 1 || lines->size != (int64_t)peers->processes * peers->devices) return false;
+  for (int64_t place = 0; place < lines->size; place++)
+    if (peers->ranks[shardrt_mesh_device(mesh, lines_position(lines, mesh, 0, place))] != place) return false;
+  return true;
+}
+
+bool exchange_lines_wanted(const struct peer_path *peers, const shardrt_lines *lines, const shardrt_mesh *mesh,
+                           int32_t dtype) {
   if (!exchange_lines_may(peers) || lines->kind == SHARDRT_LINES_NONE) return false;
   if (!lines->is_between || !lines->is_once) return false;
-  if (peers->wish == LINKS_COLLECTIVES) return true;
+  const bool adds = lines->kind == SHARDRT_LINES_SUM || lines->kind == SHARDRT_LINES_SUM_PARTS;
+  if (adds && !exchange_lines_may_add(peers, dtype)) return false;
   const int64_t bytes = lines->elements * (int64_t)shardrt_dtype_size(dtype);
-  return bytes >= LINES_FROM && lines->saves && is_same_to_the_bit(lines, dtype);
+  if (peers->wish == LINKS_COLLECTIVES) return true;
+  return bytes >= LINES_FROM && lines->saves && is_job_line(peers, lines, mesh);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -55,16 +66,6 @@ static void place_devices(struct line_exchange *x, int32_t process) {
     x->numbers[d] = (int32_t)line;
     x->places[d] = (int32_t)place;
   }
-}
-
-/* Whether it is one line, of all GPUs of the job in their order: these have joined as that already. */
-static bool is_job_line(const struct line_exchange *x, int32_t processes) {
-  if (x->lines->count != 1 || x->lines->size != (int64_t)processes * x->peers->devices) return false;
-  for (int64_t place = 0; place < x->lines->size; place++) {
-    const int32_t device = shardrt_mesh_device(x->mesh, lines_position(x->lines, x->mesh, 0, place));
-    if (x->peers->ranks[device] != place) return false;
-  }
-  return true;
 }
 
 static int record_ends(struct line_exchange *x) {
@@ -154,7 +155,7 @@ static int run(struct line_exchange *x, shardrt_mesh *mesh, struct peer_path *pe
                const char *what) {
   bool is_new = false;
   x->set = ACCELERATOR_JOB_LINE;
-  if (!is_job_line(x, m->count)) x->set = peer_path_lines(peers, mesh, x->lines->weights, &is_new);
+  if (!is_job_line(peers, x->lines, mesh)) x->set = peer_path_lines(peers, mesh, x->lines->weights, &is_new);
   x->stage = is_new ? TO_DIVIDE : TO_START;
   if (!is_new && x->count == 0) return SHARDRT_OK;
   const struct collective_work work = {.step = line_exchange_step, .awaits = line_exchange_awaits, .context = x};

@@ -232,6 +232,7 @@ int peer_path_settle(struct peer_path *c, struct collective *m, int32_t devices)
                    .devices = devices,
                    .stride = sizeof(struct link_report) + (size_t)devices * sizeof(struct gpu_identity)};
   t.all = alloc_array((size_t)t.processes + 1, t.stride);
+  c->processes = m->count;
   c->devices = devices;
   int code = compare_selves(c, m, &t);
   alloc_free(t.all);

@@ -20,10 +20,10 @@ struct peer_path {
   enum accelerator_links_wish wish; /* links: what all processes say; LINKS_MESSAGES where they differ */
   bool is_apart;                    /* links: each device is a GPU of its own */
   struct peer_lines lines[ACCELERATOR_LINE_SETS];
-  uint64_t asked;  /* for lines */
-  int32_t devices; /* of each process */
-  int32_t *ranks;  /* links: [process * devices + device] of its GPU among those of the job */
-  char *pinned;    /* what data goes through in the host's memory, as it was last asked for */
+  uint64_t asked;             /* for lines */
+  int32_t processes, devices; /* of the job, and of each process */
+  int32_t *ranks;             /* links: [process * devices + device] of its GPU among those of the job */
+  char *pinned;               /* what data goes through in the host's memory, as it was last asked for */
   size_t pinned_bytes;
   bool is_open, is_broken; /* the links are open; something that went over them failed */
   char notice[320];        /* for the user, in process 0: why it goes through the host; "": nothing */
