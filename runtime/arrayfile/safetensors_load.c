@@ -66,9 +66,10 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
 
 int shardrt_safetensors_fill(const shardrt_safetensors *file, int64_t i, shardrt_array *array, int64_t *bytes_read) {
   const shardrt_tensor *tensor = shardrt_safetensors_tensor(file, i);
+  const struct elements all = {
+      .dtype = tensor->dtype, .ndim = tensor->ndim, .shape = tensor->shape, .data = file->file.data + tensor->offset};
   int64_t read = 0;
-  int code = array_fill(tensor->name, tensor->dtype, tensor->ndim, tensor->shape, file->file.data + tensor->offset,
-                        array, &read);
+  int code = array_fill(tensor->name, &all, array, &read);
   if (code < 0) return error_prefix(code, "%s", file->path);
   if (bytes_read != NULL) *bytes_read = read;
   return SHARDRT_OK;

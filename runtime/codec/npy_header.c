@@ -207,7 +207,7 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   return SHARDRT_OK;
 }
 
-int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
   size_t offset = 0;
   size_t length = 0;
   int code = find_dict(path, data, have, &offset, &length);
@@ -227,24 +227,6 @@ int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, siz
   int32_t wide = 0; /* dimensions of more than one, of which several make the orders differ */
   for (int32_t d = 0; d < header.ndim; d++) wide += header.shape[d] > 1;
   header.fortran = header.fortran && wide > 1 && header.data_bytes > 0;
-  *out = header;
-  return SHARDRT_OK;
-}
-
-int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
-  struct npy_header header = {0};
-  int code = npy_header_parse_any(path, data, have, bytes, &header);
-  if (code < 0) return code;
-  if (header.big_endian)
-    return error_set(SHARDRT_EFORMAT,
-                     "%s: its dtype is big-endian, which source.npy alone reads; save it little-endian: "
-                     "array.astype(array.dtype.newbyteorder('<'))",
-                     path);
-  if (header.fortran)
-    return error_set(SHARDRT_EFORMAT,
-                     "%s: is in Fortran order, where a sample's numbers are scattered over the whole file, and which "
-                     "source.npy alone reads; save it with numpy.save(path, numpy.ascontiguousarray(array))",
-                     path);
   *out = header;
   return SHARDRT_OK;
 }

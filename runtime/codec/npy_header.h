@@ -19,14 +19,11 @@ struct npy_header {
 };
 
 /* Reads the header of a file of `bytes` bytes at `data`; all of data_bytes was then found to be there, and nothing
- * behind it. EFORMAT (EOVERFLOW for sizes beyond 64 bits), naming `path`. */
+ * behind it. dataset/elements.h reads the elements. EFORMAT (EOVERFLOW for sizes beyond 64 bits), naming `path`. */
 int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct npy_header *out);
 /* The same where only the first `have` bytes are at hand: NPY_HEADER_READ, which no header is longer than, or all. */
 enum { NPY_HEADER_READ = 1 << 17 };
 int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
-
-/* The same, also of arrays that are big-endian or in Fortran's order, which the others refuse. */
-int npy_header_parse_any(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
 
 /* How long a header is, by its first NPY_HEADER_FIRST bytes, whatever they are. */
 enum { NPY_HEADER_FIRST = 12 };

@@ -3,12 +3,12 @@
 #ifndef SHARDRT_DATASET_ARRAY_FILL_H
 #define SHARDRT_DATASET_ARRAY_FILL_H
 
+#include "dataset/elements.h"
 #include "shardrt.h"
 
-/* Gives every shard of an array that is being made its buffer from `data`, all of an array of this dtype and shape,
- * C-contiguous; touches only this process's distinct boxes, each once, and adds their bytes to *bytes_read. `name` says
- * in messages what `data` is. EINVAL: the array has another dtype or shape. */
-int array_fill(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
-               shardrt_array *array, int64_t *bytes_read);
+/* Gives every shard of an array that is being made its buffer from `all` of an array; touches only this process's
+ * distinct boxes, each once, and adds their bytes to *bytes_read. `name` says in messages what they are of. EINVAL: the
+ * array has another dtype or shape. */
+int array_fill(const char *name, const struct elements *all, shardrt_array *array, int64_t *bytes_read);
 
 #endif

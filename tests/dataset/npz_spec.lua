@@ -129,6 +129,42 @@ describe("source.npz", function()
     assert.same({ 2, 3, 0, 1, 2, 3 }, all["folder/c"]:to_table())
   end)
 
+  it("reads arrays in Fortran's order and big-endian ones, beside others, as numpy writes them", function()
+    local fields = {
+      fortran = { "int32", { 2, 3 } }, big = "int64", plain = "float32", both = "float64", flags = "bool",
+    }
+    for _, name in ipairs { "turned.npz", "turned-deflated.npz" } do
+      local path = copy(name)
+      for _, o in ipairs { {}, { verify = true }, { verify = false } } do -- the second time from the cache
+        o.fields = fields
+        local source = open(path, o)
+        local all, sample = source:read(0, 4), source:read(3, 1)
+        assert.same({ 4, 2, 3 }, all.fortran.shape)
+        for i = 0, 23 do assert.equal(i, all.fortran.data[i]) end
+        for i = 0, 19 do assert.equal(i / 4, all.both.data[i]) end
+        for i = 0, 7 do
+          assert.equal(i, all.plain.data[i])
+          assert.equal(i % 3 == 0, all.flags.data[i])
+        end
+        assert.same({ 0, 1, 2, 3 }, { tonumber(all.big.data[0]), tonumber(all.big.data[1]), tonumber(all.big.data[2]),
+          tonumber(all.big.data[3]) })
+        assert.equal(18, sample.fortran.data[0])
+        assert.equal(4.75, sample.both.data[4])
+      end
+      local batch = shardrt.loader {
+        source = open(path, { fields = fields }), batch_size = 4, epochs = 1,
+        sharding = shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "x" }), shardrt.P("x")),
+      }()
+      for p, shard in ipairs(batch.both.addressable_shards) do
+        for i = 0, 9 do assert.equal((10 * (p - 1) + i) / 4, shard.data.data[i]) end
+      end
+      assert.truthy(files.message(open, path, { fields = { scalar = "int32" } }):find("is a single number", 1, true))
+    end
+    local text = files.slurp(FOLDER .. "turned.npz")
+    local at = assert(text:find("fortran_order': True", 1, true)) + 120
+    refused(text:sub(1, at) .. string.char(255 - text:byte(at + 1)) .. text:sub(at + 2), { fields = fields }, "CRC-32")
+  end)
+
   it("reads directories of 64 bits", function()
     local members = { { name = "y.npy", data = npy { 1, 2, 3 } }, { name = "x.npy", data = npy { 4, 5, 6 } } }
     local text = archive(members, true)

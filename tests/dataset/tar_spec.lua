@@ -74,6 +74,13 @@ describe("source.tar", function()
 
   it("goes by what follows a name's last dot, as webdataset does", function()
     shardrt.ndarray.arange(6, "float32"):reshape({ 2, 3 }):save(folder .. "/x.npy")
+    local turned = files.write(folder, "turned.tar", member("a.npy", files.turned_npy { 3, 4, 2 })
+      .. member("b.npy", files.slurp(files.write(folder, "y.npy", files.npy {
+        dict = files.dict("<i4", { 3, 4, 2 }), payload = ("\7\0\0\0"):rep(24) }))) .. ZEROS)
+    local arrays = shardrt.source.tar(turned)
+    assert.same({ dtype = "int32", shape = { 3, 4, 2 } }, arrays.fields.npy)
+    local both = arrays:read(0, 2).npy
+    for i = 0, 23 do assert.same({ i, 7 }, { both.data[i], both.data[24 + i] }) end
     local text = member("a.left.npy", files.slurp(folder .. "/x.npy")) .. member("a.left.cls", "7") .. ZEROS
     local source = open(text)
     assert.same({ dtype = "int64", shape = {} }, source.fields["left.cls"])

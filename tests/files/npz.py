@@ -24,6 +24,12 @@ def main():
     np.savez_compressed(f"{HERE}/deflated.npz", **arrays)
     np.savez(f"{HERE}/odd.npz", x=np.arange(4), scalar=np.int32(7), objects=np.array([{}, []], dtype=object),
              longer=np.arange(9), empty=np.zeros((0, 3), dtype="f4"))
+    turned = {"fortran": np.asfortranarray(np.arange(24, dtype="<i4").reshape(4, 2, 3)),
+              "big": np.arange(4, dtype=">i8"), "plain": np.arange(8, dtype="<f4").reshape(4, 2),
+              "both": np.asfortranarray(np.arange(20, dtype=">f8").reshape(4, 5) / 4),
+              "flags": np.asfortranarray(np.arange(8).reshape(4, 2) % 3 == 0), "scalar": np.array(7, dtype=">i4")}
+    np.savez(f"{HERE}/turned.npz", **turned)
+    np.savez_compressed(f"{HERE}/turned-deflated.npz", **turned)
     with zipfile.ZipFile(f"{HERE}/mixed.npz", "w") as out:
         out.comment = b"a comment, PK\5\6 and so on"
         out.writestr("readme.txt", "no array")

@@ -68,6 +68,21 @@ function files.dict(descr, shape, order)
   return ("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }"):format(descr, order or "False", sizes)
 end
 
+--- A .npy file of big-endian int32 in Fortran's order: the i-th element in C's order holds i.
+function files.turned_npy(shape)
+  local strides, count = {}, 1
+  for d, size in ipairs(shape) do strides[d], count = count, count * size end
+  local payload = ffi.new("uint8_t[?]", 4 * math.max(count, 1))
+  for i = 0, count - 1 do
+    local rest, at = i, 0
+    for d = #shape, 1, -1 do
+      at, rest = at + rest % shape[d] * strides[d], math.floor(rest / shape[d])
+    end
+    for b = 0, 3 do payload[4 * at + b] = math.floor(i / 256 ^ (3 - b)) % 256 end
+  end
+  return files.npy { dict = files.dict(">i4", shape, "True"), payload = ffi.string(payload, 4 * count) }
+end
+
 --- An IDX file: type, list of sizes, payload (big-endian).
 function files.idx(type, sizes, payload)
   local words = { string.char(0, 0, type, #sizes) }

@@ -61,7 +61,29 @@ describe("decode_npy", function()
     refused(text, T.decode_npy { dtype = "int16", shape = { 2, 4 } },
       "an array of size 3 in dimension 1, not of 4; -1 lets sizes differ")
     refused("no numpy", T.decode_npy { dtype = "int16", shape = {} }, "its bytes: is no .npy file")
-    refused(files.slurp "tests/files/big.npy", T.decode_npy { dtype = "int32", shape = { 6 } }, "big-endian")
+  end)
+
+  it("gives arrays in Fortran's order and big-endian ones as they are in C's, whole and by the box", function()
+    local big = decode(files.slurp "tests/files/big.npy", T.decode_npy { dtype = "int32", shape = { 6 } })
+    for i = 0, 5 do assert.equal(i, big.data[i]) end
+    for _, shape in ipairs { { 5, 3, 4, 2 }, { 7, 1, 3 }, { 1, 4, 3 }, { 6 }, { 40, 70 }, { 0, 3 } } do
+      local text, open = files.turned_npy(shape), {}
+      for d = 1, #shape do open[d] = -1 end
+      local step = T.decode_npy { dtype = "int32", shape = open }
+      local whole, wrong = decode(text, step), 0
+      assert.same(shape, whole.shape)
+      for i = 0, whole.size - 1 do wrong = wrong + (whole.data[i] == i and 0 or 1) end
+      if #shape > 1 and shape[1] > 1 then
+        local columns = whole.size / shape[1]
+        local box = decode(text, step, T.crop { start = { 1, shape[2] - 1 }, size = { shape[1] - 1, 1 } })
+        local inner = columns / shape[2]
+        for i = 0, box.size - 1 do
+          local right = (math.floor(i / inner) + 1) * columns + (shape[2] - 1) * inner + i % inner
+          wrong = wrong + (box.data[i] == right and 0 or 1)
+        end
+      end
+      assert.equal(0, wrong)
+    end
   end)
 
   it("survives cuts at every length and flipped bits", function()

@@ -299,7 +299,7 @@ end
 function words.decode_raw(o) return elements("decode_raw", o) end
 
 --- The bytes of a .npy file become its array, which must be of this dtype and shape; a size of -1 differs from sample
---- to sample. The header is checked in each.
+--- to sample. The header is checked in each; big-endian arrays and those in Fortran's order come out as others do.
 ---@param o {dtype: string, shape: integer[]}
 ---@return shardrt.Transform
 function words.decode_npy(o) return elements("decode_npy", o) end

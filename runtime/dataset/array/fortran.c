@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "dataset/elements.h"
 #include "storage/write/cache.h"
 
 enum { PIECE_BYTES = 1 << 22 };
@@ -11,34 +12,23 @@ enum { PIECE_BYTES = 1 << 22 };
 /* What is wanted of the cache. */
 struct fortran_array {
   const struct npy_header *header;
-  const uint8_t
-      *data; /* of the elements, in Fortran's order: those of sample after sample, then the next place in them */
+  const uint8_t *data; /* of the elements, in Fortran's order */
 };
 
 static bool fortran_fits(const struct mapping *cached, const void *context) {
   return cached->bytes == ((const struct fortran_array *)context)->header->data_bytes;
 }
 
-/* Which place in a sample, counted in C's order, is the next one in Fortran's: counts `index` on. */
-static int64_t next_place(const struct npy_header *header, int64_t *index) {
-  int64_t place = 0;
-  for (int32_t d = 1; d < header->ndim; d++) place = place * header->shape[d] + index[d];
-  for (int32_t d = 1; d < header->ndim && ++index[d] == header->shape[d]; d++) index[d] = 0;
-  return place;
-}
-
 /* Samples first … first + count - 1 into `room`, one after the other. */
 static void turn_samples(const struct fortran_array *array, int64_t first, int64_t count, uint8_t *room) {
   const struct npy_header *header = array->header;
-  const size_t size = shardrt_dtype_size(header->dtype);
-  const int64_t samples = header->shape[0];
-  const int64_t places = (int64_t)(header->data_bytes / size) / samples;
-  int64_t index[SHARDRT_MAX_NDIM] = {0};
-  for (int64_t p = 0; p < places; p++) {
-    uint8_t *to = room + (size_t)next_place(header, index) * size;
-    const uint8_t *from = array->data + (size_t)(p * samples + first) * size;
-    for (int64_t i = 0; i < count; i++, to += (size_t)places * size, from += size) memcpy(to, from, size);
-  }
+  struct elements all = elements_of_npy(header, array->data);
+  const int64_t start[SHARDRT_MAX_NDIM] = {first};
+  int64_t extent[SHARDRT_MAX_NDIM];
+  memcpy(extent, header->shape, sizeof extent);
+  extent[0] = count;
+  all.big_endian = false; /* the bytes stay as they are */
+  elements_box(&all, start, extent, room);
 }
 
 static int write_turned(struct newfile *out, const void *context) {

@@ -26,7 +26,7 @@ static int map_npy(const char *path, const shardrt_source_options *options, stru
   const uint8_t *head = NULL;
   size_t have = 0;
   int code = dense_head(path, options, NPY_HEADER_READ, &reader, part, &head, &have);
-  if (code == SHARDRT_OK) code = npy_header_parse_any(path, head, have, part->file.bytes, &header);
+  if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, part->file.bytes, &header);
   reader_clear(&reader);
   if (code < 0) return code;
   part->dtype = header.dtype;
@@ -78,8 +78,8 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
   if (code < 0) return code;
   code = shardrt_buffer_new(header.data_bytes, out);
   if (code == SHARDRT_OK) {
-    memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
-    if (header.dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(*out), header.data_bytes);
+    const struct elements all = elements_of_npy(&header, file.data + header.data_offset);
+    elements_box(&all, NULL, NULL, shardrt_buffer_data(*out));
     give_header(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);
@@ -94,7 +94,8 @@ int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read
   int code = open_mapping(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
-  code = array_fill(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
+  const struct elements all = elements_of_npy(&header, file.data + header.data_offset);
+  code = array_fill(path, &all, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
   return code;

@@ -4,8 +4,8 @@
  *
  * What is stored is read where it lies. An archive has a CRC-32 of each member, all of which would have to be read to
  * check it: that is done once, when the index is made, which has a CRC-32C of the directory, of each member's headers,
- * and of each block (blocks.h). What is deflated is unpacked once into the cache, all arrays into one file, behind
- * CACHE_HEAD bytes, each at a multiple of these; its CRC-32 is checked then. */
+ * and of each block (blocks.h). What is deflated, big-endian or in Fortran's order is unpacked once into the cache, all
+ * such arrays into one file, behind CACHE_HEAD bytes, each at a multiple of these; its CRC-32 is checked then. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +16,12 @@
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
 #include "dataset/box_runs.h"
+#include "dataset/elements.h"
 #include "dataset/formats.h"
 #include "dataset/view/concat.h"
 #include "storage/write/cache.h"
 
-enum { CACHE_HEAD = 64 };
+enum { CACHE_HEAD = 64, PIECE_BYTES = 1 << 22 };
 
 static const char cache_head[CACHE_HEAD] = "shardrt: the arrays of an .npz file, unpacked";
 
@@ -29,12 +30,14 @@ struct npz_array {
   const struct zip_member *member;
   struct npy_header header;
   bool readable;   /* shardrt knows arrays of this kind */
-  int64_t row;     /* of its headers in the index; its blocks follow. Of a stored one */
-  size_t unpacked; /* where its elements are in the cached file. Of a deflated one */
+  bool turned;     /* its elements or their bytes are in another order */
+  bool cached;     /* its elements are read from the cached file, where it is deflated or turned; else where it lies */
+  int64_t row;     /* of its headers in the index; its blocks follow. Not of a cached one */
+  size_t unpacked; /* where its elements are in the cached file. Of a cached one */
 };
 
 struct npz {
-  struct blocks_source head; /* its parts: of fields that are stored, not deflated */
+  struct blocks_source head; /* its parts: of fields that are not cached */
   struct zip zip;
   int64_t count;
   struct npz_array *arrays; /* by name */
@@ -87,7 +90,9 @@ static size_t npz_block_size(const struct npz_array *array) {
 
 /* Gives an array its place in the index or in the cached file. */
 static int place_array(struct npz *self, struct npz_array *array) {
-  if (!array->member->deflated) {
+  array->turned = array->header.fortran || array->header.big_endian;
+  array->cached = array->member->deflated || array->turned;
+  if (!array->cached) {
     array->row = self->rows;
     self->rows += 1 + blocks_count(array->header.data_bytes, npz_block_size(array));
     return SHARDRT_OK;
@@ -137,7 +142,7 @@ static int scan_arrays(const struct stored *file, struct reader *arena, struct i
   if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
-    if (!array->readable || array->member->deflated) continue;
+    if (!array->readable || array->cached) continue;
     const size_t header = array->member->header, head = elements_at(array) - header;
     code = zip_read(&input, array->member, arena, NULL, NULL);
     if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
@@ -168,7 +173,7 @@ static int check_heads(const struct npz *self, struct reader *reader) {
   size_t bytes = 0;
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
-    if (!self->chosen[f]->member->deflated)
+    if (!self->chosen[f]->cached)
       code = index_file_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
   return code;
 }
@@ -186,6 +191,54 @@ static int write_elements(const uint8_t *data, size_t bytes, void *context) {
   return newfile_write(u->out, data + skipped, bytes - skipped);
 }
 
+/* Keeps the elements of one array. */
+struct npz_keeping {
+  uint8_t *room; /* for all of them */
+  size_t skip;
+};
+
+static int keep_elements(const uint8_t *data, size_t bytes, void *context) {
+  struct npz_keeping *k = context;
+  const size_t skipped = k->skip < bytes ? k->skip : bytes;
+  k->skip -= skipped;
+  memcpy(k->room, data + skipped, bytes - skipped);
+  k->room += bytes - skipped;
+  return SHARDRT_OK;
+}
+
+/* The elements at `data`, in C's order and the machine's bytes, a few rows at a time. */
+static int write_rows(struct newfile *out, const struct npy_header *header, const uint8_t *data) {
+  const struct elements all = elements_of_npy(header, data);
+  const int64_t rows = header->ndim > 0 ? header->shape[0] : 1;
+  const size_t row_bytes = header->data_bytes / (size_t)rows;
+  const int64_t each = row_bytes < PIECE_BYTES ? PIECE_BYTES / (int64_t)row_bytes : 1;
+  int64_t start[SHARDRT_MAX_NDIM] = {0}, extent[SHARDRT_MAX_NDIM];
+  uint8_t *room = alloc_array((size_t)(each < rows ? each : rows), row_bytes);
+  if (room == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  memcpy(extent, header->shape, sizeof extent);
+  for (; start[0] < rows && code == SHARDRT_OK; start[0] += each) {
+    extent[0] = rows - start[0] < each ? rows - start[0] : each;
+    elements_box(&all, start, extent, room);
+    code = newfile_write(out, room, (size_t)extent[0] * row_bytes);
+  }
+  alloc_free(room);
+  return code;
+}
+
+/* Turns an array, all of which is in memory while that is done. */
+static int write_turned(struct newfile *out, const struct input *input, const struct npz_array *array,
+                        struct reader *arena) {
+  const struct npy_header *header = &array->header;
+  uint8_t *data = alloc_array(header->data_bytes, 1);
+  if (data == NULL) return ALLOC_FAILED;
+  struct npz_keeping k = {.room = data, .skip = header->data_offset};
+  int code = zip_read(input, array->member, arena, keep_elements, &k);
+  if (code == SHARDRT_OK && header->data_bytes > 0) code = write_rows(out, header, data);
+  alloc_free(data);
+  return code;
+}
+
 static int write_unpacked(struct newfile *out, const void *context) {
   static const char zeros[CACHE_HEAD] = {0};
   const struct npz *self = context;
@@ -194,9 +247,10 @@ static int write_unpacked(struct newfile *out, const void *context) {
   int code = newfile_write(out, cache_head, CACHE_HEAD);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
-    if (!array->readable || !array->member->deflated) continue;
+    if (!array->readable || !array->cached) continue;
     struct npz_unpacking u = {.out = out, .skip = array->header.data_offset};
-    code = zip_read(&input, array->member, &arena, write_elements, &u);
+    code = array->turned ? write_turned(out, &input, array, &arena)
+                         : zip_read(&input, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
   }
@@ -211,7 +265,7 @@ static bool unpacked_fits(const struct mapping *cached, const void *context) {
 
 static int open_unpacked(struct npz *self, const shardrt_source_options *options) {
   bool wanted = false;
-  for (int32_t f = 0; f < self->head.base.nfields; f++) wanted = wanted || self->chosen[f]->member->deflated;
+  for (int32_t f = 0; f < self->head.base.nfields; f++) wanted = wanted || self->chosen[f]->cached;
   if (!wanted) return SHARDRT_OK;
   const struct cache_request request = {.path = self->head.blocks.file.path,
                                         .file = &self->head.blocks.file.map,
@@ -320,10 +374,10 @@ static void npz_close(shardrt_source *source) {
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-/* Where a deflated array is; NULL: it is stored. EDATA: it was not unpacked. */
+/* Where a cached array is; NULL: it is read where it lies. EDATA: it was not unpacked. */
 static int find_unpacked(const struct npz *self, int32_t field, const uint8_t **out) {
   *out = NULL;
-  if (!self->chosen[field]->member->deflated) return SHARDRT_OK;
+  if (!self->chosen[field]->cached) return SHARDRT_OK;
   if (self->unpacked.data == NULL)
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      self->head.blocks.file.title);
@@ -372,7 +426,7 @@ static int npz_extents(const shardrt_source *source, int32_t field, const int64_
                        const shardrt_box *inner, struct extents *out) {
   const struct npz *self = (const struct npz *)source;
   const shardrt_field *f = &source->fields[field];
-  if (!self->chosen[field]->member->deflated)
+  if (!self->chosen[field]->cached)
     return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
   if (self->unpacked.data == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(f);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dataset/array/dense.h"
+#include "dataset/elements.h"
 
 /* One field. */
 struct ragged_field {
@@ -46,6 +47,12 @@ static int check_sample_range(const struct ragged_field *part, int64_t sample, i
                    (long long)part->data->count, dense_part_of(part->data)->title);
 }
 
+/* n offsets from the i-th on. */
+static void read_offsets(const struct ragged_field *part, int64_t i, size_t n, int64_t *out) {
+  memcpy(out, part->ranges + (size_t)i * sizeof *out, n * sizeof *out);
+  if (dense_part_of(part->offsets)->swap) elements_swap(out, n, sizeof *out);
+}
+
 /* The offsets are read for that; they are small beside the rows. */
 static int ragged_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct extents *out) {
@@ -59,7 +66,7 @@ static int ragged_extents(const shardrt_source *source, int32_t field, const int
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t range[2];
-    memcpy(range, part->ranges + (size_t)samples[i] * sizeof range[0], sizeof range);
+    read_offsets(part, samples[i], 2, range);
     if (check_sample_range(part, samples[i], range[0], range[1]) < 0 || range[0] == range[1]) continue;
     code = extents_add(out, &data->file.map, data->first + (size_t)range[0] * row_bytes,
                        (size_t)(range[1] - range[0]) * row_bytes);
@@ -77,7 +84,7 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
                      data->title);
   int64_t range[2];
   int code = check_offsets_at(part, sample, 2);
-  memcpy(range, part->ranges + (size_t)sample * sizeof range[0], sizeof range);
+  read_offsets(part, sample, 2, range);
   if (code == SHARDRT_OK) code = check_sample_range(part, sample, range[0], range[1]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
@@ -87,21 +94,23 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
   const size_t first = (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row);
   *handled = true;
   reader->bytes_read += (int64_t)sizeof range;
+  const uint8_t *rows = NULL;
   if (data->remote) {
-    const uint8_t *bytes = NULL;
-    code = stored_get(&data->file, data->first + first, value_bytes(out), reader, &bytes);
-    out->data = (void *)bytes;
-    return code;
+    code = stored_get(&data->file, data->first + first, value_bytes(out), reader, &rows);
+  } else {
+    if (data->guard != NULL) code = guard_check(data->guard, data->title, data->first + first, value_bytes(out));
+    rows = data->data + first;
+    reader->bytes_read += (int64_t)value_bytes(out);
   }
-  if (data->guard != NULL) code = guard_check(data->guard, data->title, data->first + first, value_bytes(out));
   if (code < 0) return code;
-  const uint8_t *rows = data->data + first;
-  reader->bytes_read += (int64_t)value_bytes(out);
+  const size_t size = shardrt_dtype_size(f->dtype);
   out->data = (void *)rows; /* who reads a value does not write to it */
-  if ((uintptr_t)rows % shardrt_dtype_size(f->dtype) == 0) return SHARDRT_OK;
-  out->data = reader_room(reader, value_bytes(out)); /* a .npy file whose header was not padded */
+  const bool fits = !data->swap && (data->remote || (uintptr_t)rows % size == 0);
+  if (fits || value_bytes(out) == 0) return SHARDRT_OK;
+  out->data = reader_room(reader, value_bytes(out)); /* a .npy file whose header was not padded, or big-endian */
   if (out->data == NULL) return ALLOC_FAILED;
   memcpy(out->data, rows, value_bytes(out));
+  if (data->swap) elements_swap(out->data, value_bytes(out) / size, size);
   return SHARDRT_OK;
 }
 
@@ -136,9 +145,6 @@ static const struct source_format ragged_format = {
 static int check_dense(const shardrt_source *source, const char *name) {
   if (source->format->gather != dense_gather || source->nfields != 1)
     return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": it takes .npy files and host arrays", name);
-  if (dense_part_of(source)->swap)
-    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": %s is big-endian", name,
-                     dense_part_of(source)->title);
   return SHARDRT_OK;
 }
 
@@ -156,7 +162,7 @@ static int check_ragged_offsets(const struct ragged_field *field, const char *na
   if (code < 0) return code;
   for (int64_t i = 0; field->ranges != NULL && i < offsets->count; i++) {
     int64_t offset;
-    memcpy(&offset, field->ranges + (size_t)i * sizeof offset, sizeof offset);
+    read_offsets(field, i, 1, &offset);
     if (offset < before || offset > field->data->count)
       return error_set(
           SHARDRT_EFORMAT,

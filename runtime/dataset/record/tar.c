@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "codec/npy_header.h"
+#include "dataset/elements.h"
 #include "dataset/formats.h"
 #include "dataset/record/records.h"
 #include "dataset/record/tar_index.h"
@@ -261,6 +262,15 @@ static int read_number_text(const char *name, const uint8_t *data, size_t bytes,
   return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number; \"bytes\" in `fields` takes it as it is", name);
 }
 
+/* Elements that lie in another order, or have their bytes in another. */
+static int turn_npy(const struct npy_header *header, const uint8_t *data, struct reader *reader, struct value *out) {
+  const struct elements all = elements_of_npy(header, data);
+  out->data = reader_room(reader, value_bytes(out));
+  if (out->data == NULL) return ALLOC_FAILED;
+  elements_box(&all, NULL, NULL, out->data);
+  return SHARDRT_OK;
+}
+
 static int make_value(enum tar_kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
                       struct reader *reader, struct value *out) {
   *out = value_whole(field->dtype, field->ndim, field->shape);
@@ -281,7 +291,8 @@ static int make_value(enum tar_kind kind, const shardrt_field *field, const uint
       return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
                                         "for sizes that differ");
     *out = value_whole(field->dtype, header.ndim, header.shape);
-    return records_place(out, data + header.data_offset, reader);
+    if (!header.fortran && !header.big_endian) return records_place(out, data + header.data_offset, reader);
+    return turn_npy(&header, data + header.data_offset, reader, out);
   }
   return records_elements(field, data, bytes, reader, out);
 }

@@ -1,7 +1,8 @@
 /* decode_bytes.c - bytes, uint8 of one dimension, that are something else: members of archives, records.
  *
  * decode_raw   elements as they lie in memory. Numbers: the dtype, then the sizes, of which one may be open (-1)
- * decode_npy   a .npy file (npy_header.h). Numbers: as decode_raw's; any of the sizes may be open
+ * decode_npy   a .npy file (npy_header.h), its elements and bytes in any order. Numbers: as decode_raw's; any of the
+ *              sizes may be open
  * decode_text  a text in UTF-8 (base/utf8.h), brought to one length. Numbers: how many bytes (-1: as many as it has),
  *              and the byte that a shorter one is filled up with. A longer one ends before the character for which
  * there is no room */
@@ -99,14 +100,16 @@ static int npy_measure(const shardrt_transform *self, struct reader *reader, con
   return SHARDRT_OK;
 }
 
-/* Copies the box that `out` asks for from elements at `data`. */
-static int copy_decoded_box(const uint8_t *data, struct value *out) {
-  static const int64_t zero[SHARDRT_MAX_NDIM] = {0};
+/* Copies the box that `out` asks for from all elements at `data`, which lie as a header says. */
+static void copy_decoded_box(const uint8_t *data, const struct npy_header *header, struct value *out) {
+  const struct elements all = {.dtype = out->dtype,
+                               .ndim = out->ndim,
+                               .shape = out->full,
+                               .data = data,
+                               .fortran = header->fortran,
+                               .big_endian = header->big_endian};
   out->reduce = 1;
-  int code = shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out->shape, out->data, out->shape, zero, data,
-                              out->full, out->start);
-  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) elements_make_bools(out->data, value_bytes(out));
-  return code;
+  elements_box(&all, out->start, out->shape, out->data);
 }
 
 static int elements_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
@@ -118,7 +121,7 @@ static int elements_run(const shardrt_transform *self, struct reader *reader, co
     struct npy_header header = {0};
     *failed = i;
     if (self->kind == &decode_npy_kind) code = npy_header_parse("its bytes", in[i].data, value_bytes(&in[i]), &header);
-    if (code == SHARDRT_OK) code = copy_decoded_box((const uint8_t *)in[i].data + header.data_offset, &out[i]);
+    if (code == SHARDRT_OK) copy_decoded_box((const uint8_t *)in[i].data + header.data_offset, &header, &out[i]);
   }
   return code;
 }

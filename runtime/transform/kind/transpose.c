@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "transform/kind/strides.h"
+#include "memory/strides.h"
 #include "transform/kinds.h"
 #include "transform/number.h"
 

@@ -1,6 +1,6 @@
 // build: -O3
 /* strides.c - compiled with -O3, as are convert.c, resample.c and flip.c. */
-#include "transform/kind/strides.h"
+#include "memory/strides.h"
 
 #include <string.h>
 
@@ -84,7 +84,7 @@ static plane_loop *loop_for(size_t element_bytes) {
 }
 
 void strides_copy(const struct strides *self, size_t element_bytes, const void *from, void *to) {
-  /* The input is packed, so that unless it is a single element some loop has a step of 1; where that is not the
+  /* Where the input is packed, some loop has a step of 1, unless there is a single element; where that is not the
    * innermost one, it makes a plane with it. */
   struct plane p = {.n = 1, .step = 1, .rows = 1, .pitch = 1};
   int32_t own = 0;

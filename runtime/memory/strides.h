@@ -1,6 +1,6 @@
-/* strides.h - a packed array filled from one whose elements lie in another order. */
-#ifndef SHARDRT_TRANSFORM_KIND_STRIDES_H
-#define SHARDRT_TRANSFORM_KIND_STRIDES_H
+/* strides.h - a packed array filled from one, or a box of one, whose elements lie in another order. */
+#ifndef SHARDRT_MEMORY_STRIDES_H
+#define SHARDRT_MEMORY_STRIDES_H
 
 #include "shardrt.h"
 
