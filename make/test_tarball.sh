@@ -36,6 +36,10 @@ for suite in bookworm trixie; do
   inside $suite '
     cd "/any where"/shardrt-*
     bin/shardrt --version
+    if [ -e lib/shardrt/shardrt-cuda.so ]; then # it is loaded, and says why there are no GPUs
+      bin/shardrt --version | grep "^GPUs: CUDA; "
+      if bin/shardrt --platform cuda share/doc/shardrt/recipes/layouts.lua; then exit 1; fi
+    fi
     here=$PWD
     if LD_LIBRARY_PATH= ldd bin/shardrt lib/libshardrt.so.0 lib/shardrt/lib*.so* | grep "not found"; then exit 1; fi
     last() { lines=$1; shift; said=$("$@") || exit 1; echo "$said" | tail -n "$lines"; } # a pipe would hide the status

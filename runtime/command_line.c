@@ -12,6 +12,7 @@
 #include "base/libraries.h"
 #include "comm/transport/lone_process.h"
 #include "lua/interpreter.h"
+#include "platform/accelerator.h"
 
 enum { MAX_DEVICES = 1 << 20 };
 
@@ -136,6 +137,13 @@ static enum command parse_command(const char *word) {
   return COMMAND_RECIPE;
 }
 
+static void print_version(void) {
+  char gpus[1024];
+  accelerator_text(gpus, sizeof gpus);
+  printf("shardrt %s\nMPI: %s\nGPUs: %s\nLuaJIT: %s\nbuilt in: %s\n", shardrt_version(), libraries_mpi(), gpus,
+         LUAJIT_VERSION, libraries_built_in());
+}
+
 static void parse_options(struct command_line *o, int argc, char **argv) {
   static const struct option longs[] = {{"devices", required_argument, NULL, 'd'},
                                         {"platform", required_argument, NULL, 'a'},
@@ -210,8 +218,7 @@ static void parse_options(struct command_line *o, int argc, char **argv) {
       fputs(help, stdout);
       exit(0);
     case 'v':
-      printf("shardrt %s\nMPI: %s\nLuaJIT: %s\nbuilt in: %s\n", shardrt_version(), libraries_mpi(), LUAJIT_VERSION,
-             libraries_built_in());
+      print_version();
       exit(0);
     case ':':
       complain(o, "option %s wants a value", argv[word]);

@@ -68,6 +68,22 @@ int accelerator_find(const char *name, struct accelerator_finding *out) {
   return SHARDRT_OK;
 }
 
+void accelerator_text(char *out, size_t bytes) {
+  const void *table;
+  uint64_t which;
+  const int code = plugin_open(&kind, &table);
+  const struct accelerator *loaded = code == SHARDRT_OK ? table : NULL;
+  const int32_t count = loaded != NULL ? loaded->count(&which) : 0;
+  if (code < 0)
+    snprintf(out, bytes, "%s", shardrt_error_message());
+  else if (loaded == NULL)
+    snprintf(out, bytes, "no plug-in (%s); `make cuda` builds it", kind.file);
+  else if (count > 0)
+    snprintf(out, bytes, "%s, %d found here", kind.name, (int)count);
+  else
+    snprintf(out, bytes, "%s; %s", kind.name, shardrt_error_message());
+}
+
 /* For a job that is opened while another is. */
 static int join_devices(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
   if (found != platform.opened)

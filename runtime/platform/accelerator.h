@@ -305,6 +305,8 @@ struct accelerator_finding {
  * host). EINVAL: there is no such platform, it was not built, or there is no GPU, or the plug-in that
  * SHARDRT_CUDA_PLUGIN names is none: the message says what would do. */
 int accelerator_find(const char *name, struct accelerator_finding *out);
+/* One line for the user: whether the plug-in is there, and finds a GPU. */
+void accelerator_text(char *out, size_t bytes);
 /* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
  * opened while another is has the same platform and, where that is not the host, as many devices. EINVAL: it wants
  * others. */

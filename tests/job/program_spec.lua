@@ -22,7 +22,10 @@ describe("the command line", function()
     assert.truthy(help.stdout:find("--devices N", 1, true))
     local version = run "--version"
     assert.equal(0, version.status)
-    assert.truthy(version.stdout:match "^shardrt %d+%.%d+%.%d+\nMPI: [^\n]+\nLuaJIT: [^\n]+\nbuilt in: [^\n]+\n$")
+    assert.truthy(version.stdout:match
+      "^shardrt %d+%.%d+%.%d+\nMPI: [^\n]+\nGPUs: [^\n]+\nLuaJIT: [^\n]+\nbuilt in: [^\n]+\n$")
+    version = run("--version", "SHARDRT_CUDA_PLUGIN=/dev/null")
+    assert.same({ 0, true }, { version.status, version.stdout:find("\nGPUs: [^\n]*/dev/null") ~= nil }, version.output)
   end)
 
   it("ends with one line and status 2 where it is wrong", function()
