@@ -24,6 +24,8 @@ typedef struct run_usage { long seconds, microseconds, system_seconds, system_mi
 int posix_spawnp(int *pid, const char *file, const void *actions, const void *attributes, const char *const *words,
                  char *const *environment);
 int wait4(int pid, int *status, int options, run_usage *usage);
+int open(const char *path, int flags, ...);
+int flock(int file, int operation);
 extern char **environ;
 ]]
 
@@ -313,15 +315,18 @@ local function run_all(lists, times)
 end
 
 -- Files of checksums that sources leave beside those that they read. Specs that read the tree's own leave some there;
--- the next run is to begin as this one did.
-local function side_cars()
-  local found = {}
+-- the next run is to begin without. Several suites may run in one tree, as `make test` beside `make asan`: each holds a
+-- lock together with the others, and the last to end removes the files. The kernel gives the lock back.
+local READ_CLOEXEC, SHARED, ALONE_NOW = 0x80000, 1, 2 + 4 -- O_RDONLY | O_CLOEXEC, LOCK_SH, LOCK_EX | LOCK_NB
+local lock = ffi.C.open("tests", READ_CLOEXEC)
+assert(lock >= 0 and ffi.C.flock(lock, SHARED) == 0, "the folder tests cannot be locked")
+
+local function remove_side_cars()
+  if ffi.C.flock(lock, ALONE_NOW) ~= 0 then return end -- another suite runs
   local list = output_of "find examples recipes tests -name '*.shardrt-index'"
-  for path in list:gmatch "[^\n]+" do found[path] = true end
-  return found
+  for path in list:gmatch "[^\n]+" do os.remove(path) end
 end
 
-local there_before = side_cars()
 local times, began = read_times(), clock()
 local places = sort_specs(arg, times)
 run_all({
@@ -329,9 +334,7 @@ run_all({
 }, times)
 run_all({ { specs = places.alone, at_once = 1 } }, times)
 write_times(times)
-for path in pairs(side_cars()) do
-  if not there_before[path] then os.remove(path) end
-end
+remove_side_cars()
 
 print(("%d spec%s, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, #arg == 1 and "" or "s",
   jobs, #places.alone, clock() - began, totals.cpu))

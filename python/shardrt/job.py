@@ -158,7 +158,7 @@ def _join(job: Job) -> None:
         return
     wanted.rank, wanted.size = transport.join(wanted.timeout)
     job.rank = wanted.rank
-    job.calls = calls = Calls(transport)
+    job.calls = calls = Calls(transport, wanted.timeout)
     wanted.transport = _CALLBACKS
     wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
     check(library.in_slices(library.join, ctypes.byref(wanted)))

@@ -16,6 +16,7 @@ from shardrt import errors, library
 
 _PAUSES = 0.001, 0.05  # seconds between two looks for others: the first and the longest
 _LOOK = 1.0  # seconds of a wait between two looks for what others told
+_WORD = 2.0  # seconds that a word may come later than the failure which it explains, no more than the job's timeout
 
 
 class Transport(ABC):
@@ -50,7 +51,7 @@ class Transport(ABC):
 
     def hear(self) -> str | None:
         """What a process told when it abandoned the job; None: none did. Asked now and then while a gathering is under
-        way, and when one fails. It does not wait."""
+        way; and when one fails, again and again for up to two seconds. It does not wait."""
         return None
 
     def missing(self) -> str | None:
@@ -64,8 +65,10 @@ class Calls:
     there. Ctrl-C may come where no handler stands yet, at the first step of a function that the library calls: ctypes
     then only reports it, to sys.unraisablehook."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, timeout: float) -> None:
         self._transport = transport
+        # A transport that cannot hear is not waited for.
+        self._patience = min(_WORD, timeout) if type(transport).hear is not Transport.hear else 0.0
         self._all: int = 0  # where what is gathered goes
         self._look: float = 0  # when to listen again
         self._has_told = False
@@ -99,7 +102,7 @@ class Calls:
             try:
                 gathered = self._transport.test()
             except Exception:
-                self._listen()  # for what says more
+                self._listen(self._patience)  # for what says more
                 raise
             if gathered is not None:
                 ctypes.memmove(self._all, gathered, len(gathered))
@@ -109,8 +112,11 @@ class Calls:
 
         return self._guard(test)
 
-    def _listen(self) -> None:
-        word = self._transport.hear()
+    def _listen(self, patience: float = 0) -> None:
+        """Raises what a process told, if one did, or does within `patience` seconds."""
+        until = time.monotonic() + patience
+        while (word := self._transport.hear()) is None and time.monotonic() < until:
+            time.sleep(_PAUSES[1])
         self._look = time.monotonic() + _LOOK
         if word is not None:
             raise errors.Left(word)

@@ -114,8 +114,8 @@ with shardrt.open(recipe, devices=1, transport="alone") as data:
   end)
 
   -- Longer than the spec waits: 1000 seconds.
-  it("learns in the next gathering that a process left, or by what the transport tells", function()
-    for _, tells in ipairs { "", [=[
+  it("learns in the next gathering that a process left, or by what the transport tells, also a little late", function()
+    local telling = [=[
 class Telling(ByFiles):
     def tell(self, word):
         write(folder / f"left {self.job}", word.encode())
@@ -124,7 +124,20 @@ class Telling(ByFiles):
         path = folder / f"left {self.job}"
         return path.read_text() if path.exists() else None
 transport = Telling()
-]=] } do
+]=]
+    local late = telling .. [=[
+class Late(Telling):
+    def tell(self, word):
+        (folder / f"gone {self.job}").touch()
+        threading.Timer(0.8, write, (folder / f"left {self.job}", word.encode())).start()
+        return True
+    def test(self):
+        if (folder / f"gone {self.job}").exists():
+            raise OSError("its connection was closed")
+        return super().test()
+transport = Late()
+]=]
+    for _, tells in ipairs { "", telling, late } do
       well("loader { epochs = 1 }", tells .. [=[
 try:
     with shardrt.open(recipe, devices=1, timeout=1000, transport=transport) as data:
