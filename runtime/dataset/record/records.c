@@ -106,7 +106,7 @@ int records_extents(const struct records *self, int32_t column, const int64_t *s
     int64_t row;
     const struct record_file *file = records_find(self, samples[i], &row);
     const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
-    if (entry->offset >= 0) code = extents_add(out, &file->stored.map, (size_t)entry->offset, (size_t)entry->bytes);
+    if (entry->offset >= 0) code = stored_extents(&file->stored, (size_t)entry->offset, (size_t)entry->bytes, out);
   }
   return code;
 }

@@ -62,7 +62,8 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 /* Blocks are runs of samples of one file. */
 int64_t records_block_count(const shardrt_source *source);
 struct sample_range records_block(const shardrt_source *source, int64_t block);
-#define RECORDS_BLOCKS .block_count = records_block_count, .block = records_block
+#define RECORDS_BLOCKS                                                                                                 \
+  .block_count = records_block_count, .block = records_block, .blocks_kept = source_runs_kept, .keeps_together = true
 
 /* A format's functions; its own `close` ends with records_close. */
 int records_source_error_context(const shardrt_source *source, int32_t field, int64_t sample,
