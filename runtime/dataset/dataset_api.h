@@ -33,9 +33,9 @@ typedef struct shardrt_source_options {
                            what is damaged fails; see shardrt_source_readable */
   int32_t no_header; /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", …; a file
                         of tokens is tokens from its first byte on, whatever that looks like */
-  const char *const *nulls; /* of parquet: what takes the place of nulls in each field that is asked for, in text; NULL:
-                               nothing, and a row that has one cannot be read. NULL for all */
-  int32_t tells_nulls;      /* 1: of parquet, each field is a bool, whether the row has no null there */
+  const char *const *nulls; /* of parquet, jsonl: what takes the place of nulls in each field that is asked for, in
+                               text; NULL: nothing, and a row that has one cannot be read. NULL for all */
+  int32_t tells_nulls;      /* 1: of parquet, jsonl, each field is a bool, whether the row has no null there */
   int32_t leaves_nulls_out; /* 1: of parquet, rows that have a null for which there is no value are never read */
   shardrt_job *job;         /* NULL: this process opens all files itself. Else all processes of the job call with the
                                same arguments at the same time; of 64 files or more of records, each opens its share,
@@ -216,6 +216,9 @@ bool shardrt_source_is_guessed(const shardrt_source *source);
 /* In how many blocks the source is stored that are decoded, decompressed or fetched as a whole; where it is not, runs
  * of about a MiB count as blocks. As many as samples: each stands alone. */
 int64_t shardrt_source_blocks(const shardrt_source *source);
+/* How many of the files that it is made of are compressed and read where they lie, as the cache has no room for what
+ * they hold: *packed bytes, which hold *bytes. */
+int32_t shardrt_source_in_place(const shardrt_source *source, int64_t *packed, int64_t *bytes);
 void shardrt_source_free(shardrt_source *source); /* one count less */
 /* The i-th class of a source of the format "folder", whose label is i; lives as long as the source. NULL beyond the
  * last, and in other sources. */

@@ -56,6 +56,8 @@ static int flush_entries(struct index_writer *w) {
 int index_writer_columns(struct index_writer *w, int32_t columns, const char *const *names) {
   size_t bytes = 0;
   for (int32_t c = 0; c < columns; c++) bytes += strlen(names[c]) + 1;
+  alloc_free(w->names);
+  w->names_bytes = 0;
   w->names = alloc_array(bytes, 1);
   if (w->names == NULL) return ALLOC_FAILED;
   w->columns = columns;

@@ -38,7 +38,8 @@ struct index_file {
 
 struct index_writer; /* what a scan writes to */
 
-/* How a format goes through a file. It names the columns first, then adds rows in their order. EFORMAT: the file is
+/* How a format goes through a file. It names the columns first, then adds rows in their order; in the end it may name
+ * them anew. EFORMAT: the file is
  * malformed; the message names file, record and offset. `arena` is for stored_get; `context` the format's own. */
 typedef int index_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
                        const void *context);

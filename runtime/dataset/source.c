@@ -432,7 +432,7 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
 
 uint64_t source_file_identity(const shardrt_source *source, int32_t file, bool *is_read) {
   const struct source_file *found = find_file(source, &file);
-  *is_read = found->stored != NULL && found->stored->map.remote == NULL;
+  *is_read = found->stored != NULL && found->stored->map.remote == NULL && found->stored->restart == NULL;
   if (*is_read) return mapping_identity(&found->stored->map);
   return found->stored != NULL ? stored_fingerprint(found->stored) : found->fingerprint;
 }

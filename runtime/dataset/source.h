@@ -244,7 +244,10 @@ struct sample_range source_run(int64_t count, int64_t samples, int64_t run);
 /* The functions of a format whose samples lie one after the other, about alike in size. */
 int64_t source_runs_count(const shardrt_source *source);
 struct sample_range source_runs_block(const shardrt_source *source, int64_t block);
-#define SOURCE_RUNS .block_count = source_runs_count, .block = source_runs_block
+/* How many runs are kept decoded, where a file is compressed and read where it lies; negative: none is. */
+int64_t source_runs_kept(const shardrt_source *source);
+#define SOURCE_RUNS                                                                                                    \
+  .block_count = source_runs_count, .block = source_runs_block, .blocks_kept = source_runs_kept, .keeps_together = true
 
 /* A `gather` for formats that give values: the box is copied out of each sample's value, which must have the field's
  * shape. */

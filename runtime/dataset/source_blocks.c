@@ -1,6 +1,8 @@
 /* source_blocks.c - which samples of a source are decoded or fetched together: what its format says, or runs of about
  * SOURCE_RUN_BYTES. */
 #include "dataset/source.h"
+#include "storage/block_cache.h"
+#include "storage/restart.h"
 
 int64_t source_block_count(const shardrt_source *source) {
   return source->format->block_count != NULL ? source->format->block_count(source) : source->count;
@@ -101,4 +103,30 @@ int64_t source_runs_count(const shardrt_source *source) {
 
 struct sample_range source_runs_block(const shardrt_source *source, int64_t block) {
   return source_run(source->count, samples_of_run(source), block);
+}
+
+int64_t source_runs_kept(const shardrt_source *source) {
+  for (int32_t i = 0; i < source->nfiles; i++)
+    if (source->files[i].stored != NULL && source->files[i].stored->restart != NULL)
+      return BLOCK_CACHE_BYTES / (SOURCE_RUN_BYTES + RESTART_SPAN); /* a run begins and ends within spans */
+  return -1;
+}
+
+int32_t shardrt_source_in_place(const shardrt_source *source, int64_t *packed, int64_t *bytes) {
+  int32_t count = 0;
+  *packed = *bytes = 0;
+  for (int32_t i = 0; i < source->nfiles; i++) {
+    const struct stored *stored = source->files[i].stored;
+    if (stored == NULL || stored->restart == NULL) continue;
+    count++;
+    *packed += (int64_t)restart_packed(stored->restart)->bytes;
+    *bytes += (int64_t)stored->bytes;
+  }
+  for (int32_t b = 0; b < source->nbases; b++) {
+    int64_t packed_there, bytes_there;
+    count += shardrt_source_in_place(source->bases[b], &packed_there, &bytes_there);
+    *packed += packed_there;
+    *bytes += bytes_there;
+  }
+  return count;
 }

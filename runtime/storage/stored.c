@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "storage/local/url.h"
 #include "storage/remote/remote.h"
+#include "storage/restart.h"
 
 char *stored_title(const char *path) {
   if (!url_is(path)) return alloc_text("the file %s", path);
@@ -74,13 +75,16 @@ int stored_open_again(const char *path, const shardrt_source_options *options, i
 
 int stored_guard(struct stored *self, const shardrt_source_options *options, int32_t otherwise) {
   const int32_t verify = guard_verify(options, otherwise);
-  if (verify == SHARDRT_VERIFY_NEVER || self->map.remote != NULL || self->bytes == 0) return SHARDRT_OK;
+  if (verify == SHARDRT_VERIFY_NEVER || self->map.remote != NULL || self->restart != NULL || self->bytes == 0)
+    return SHARDRT_OK;
   return guard_open_blocks(self->path, &self->map, options->cache, verify, &self->guard);
 }
 
 void stored_unmap(struct stored *self) {
   guard_close(self->guard);
   self->guard = NULL;
+  restart_close(self->restart);
+  self->restart = NULL;
   remote_close(self->map.remote);
   mapping_close(&self->map);
 }
@@ -98,20 +102,25 @@ static int check_stored_range(const struct stored *self, size_t offset, size_t b
                    offset, self->bytes);
 }
 
+/* Of what does not lie in memory. What is decoded counts as its compressed bytes, which are counted below. */
+static int read_parts(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst) {
+  if (self->restart != NULL) return restart_read(self->restart, offset, bytes, reader, dst);
+  int code = remote_read(self->map.remote, offset, bytes, reader, dst);
+  if (code == SHARDRT_OK) reader->bytes_read += (int64_t)bytes;
+  return code;
+}
+
 int stored_get(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, const uint8_t **out) {
   int code = check_stored_range(self, offset, bytes);
   if (code != SHARDRT_OK) return code;
-  if (self->map.remote != NULL) {
+  if (self->map.remote != NULL || self->restart != NULL) {
     uint8_t *room = reader_room(reader, bytes);
-    if (room == NULL) return ALLOC_FAILED;
-    code = remote_read(self->map.remote, offset, bytes, reader, room);
-    if (code != SHARDRT_OK) return code;
     *out = room;
-  } else {
-    code = stored_check(self, offset, bytes);
-    if (code != SHARDRT_OK) return code;
-    *out = self->map.data + offset;
+    return room != NULL ? read_parts(self, offset, bytes, reader, room) : ALLOC_FAILED;
   }
+  code = stored_check(self, offset, bytes);
+  if (code != SHARDRT_OK) return code;
+  *out = self->map.data + offset;
   reader->bytes_read += (int64_t)bytes;
   return SHARDRT_OK;
 }
@@ -127,15 +136,20 @@ struct input stored_input(const struct stored *self) {
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst) {
   int code = check_stored_range(self, offset, bytes);
   if (code != SHARDRT_OK) return code;
-  if (self->map.remote != NULL)
-    code = remote_read(self->map.remote, offset, bytes, reader, dst);
-  else
-    code = stored_check(self, offset, bytes);
-  if (code == SHARDRT_OK && self->map.remote == NULL) memcpy(dst, self->map.data + offset, bytes);
-  if (code == SHARDRT_OK) reader->bytes_read += (int64_t)bytes;
-  return code;
+  if (self->map.remote != NULL || self->restart != NULL) return read_parts(self, offset, bytes, reader, dst);
+  code = stored_check(self, offset, bytes);
+  if (code != SHARDRT_OK) return code;
+  memcpy(dst, self->map.data + offset, bytes);
+  reader->bytes_read += (int64_t)bytes;
+  return SHARDRT_OK;
+}
+
+int stored_extents(const struct stored *self, size_t offset, size_t bytes, struct extents *out) {
+  return self->restart != NULL ? restart_extents(self->restart, offset, bytes, out)
+                               : extents_add(out, &self->map, offset, bytes);
 }
 
 uint64_t stored_fingerprint(const struct stored *self) {
+  if (self->restart != NULL) return restart_fingerprint(self->restart);
   return self->map.remote != NULL ? remote_fingerprint(self->map.remote) : mapping_fingerprint(&self->map);
 }

@@ -4,8 +4,11 @@
 
 #include "codec/input.h"
 #include "storage/guard.h"
+#include "storage/local/extents.h"
 #include "storage/local/mapping.h"
 #include "storage/local/reader.h"
+
+struct restart;
 
 struct stored {
   char *path;  /* as it was given, which may be a URL; owned */
@@ -14,6 +17,9 @@ struct stored {
   int64_t changed; /* another number when the file is another one */
   struct mapping map;
   struct guard *guard; /* NULL: what is read is not checked here */
+  /* Not NULL: the file is compressed, and read where it lies (restart.h). Of the mapping only the length, of what it
+   * holds, and the time are set then. */
+  struct restart *restart;
 };
 
 /* EIO, naming the path and the reason, where it cannot be read; of a URL, what remote_open says. Of the options the
@@ -50,10 +56,15 @@ int stored_get(const struct stored *self, size_t offset, size_t bytes, struct re
 /* The same, to dst. */
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst);
 
+/* Adds where these bytes lie, as far as they are within the file: what is to be read ahead. ENOMEM. */
+int stored_extents(const struct stored *self, size_t offset, size_t bytes, struct extents *out);
+
 /* For parsers: the file as what they read from. It must live, where it is, as long as that is used. */
 struct input stored_input(const struct stored *self);
 
-/* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. */
+/* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. Of a compressed one, of what it
+ * holds.
+ */
 uint64_t stored_fingerprint(const struct stored *self);
 
 #endif

@@ -1,5 +1,6 @@
 #include "storage/unpacked.h"
 
+#include <errno.h>
 #include <string.h>
 
 #ifndef SHARDRT_WITHOUT_ZSTD
@@ -8,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/restart.h"
 #include "storage/write/cache.h"
 #include "system/machine.h"
 #include "system/team.h"
@@ -17,6 +19,7 @@ enum {
   OUTPUT_BYTES = 1 << 18,
   FRAME_MOST = 1 << 26, /* bytes of a frame that is unpacked in memory */
   THREADS_MOST = 16,
+  RATIO_SMALL = 20, /* a file that is so many times smaller than the room is unpacked without a look */
 };
 
 /* Behind the contents. */
@@ -26,12 +29,22 @@ struct unpacked_footer {
 };
 static const char footer_magic[8] = "shrdunpk";
 
+/* Whether the cache has room for what a file holds. */
+struct unpacking_room {
+  uint64_t bytes;    /* of room */
+  uint64_t known;    /* bytes that the file holds; 0: not known */
+  bool is_too_small; /* it is */
+};
+
 /* What is wanted of the cache. */
 struct unpacking {
   const struct stored *file;
   enum unpack_kind kind;
+  const char *folder; /* as in shardrt_source_options */
   struct newfile *out;
   uint64_t bytes; /* that were written */
+  struct unpacking_room *room;
+  struct restart_writer *points; /* NULL: bytes are written; else this is told of them */
 };
 
 static bool read_unpacked_footer(const struct mapping *cached, struct unpacked_footer *out) {
@@ -46,14 +59,26 @@ static bool unpacked_fits(const struct mapping *cached, const void *context) {
   return read_unpacked_footer(cached, &footer);
 }
 
+static int refuse_bytes(const struct unpacking *u) {
+  u->room->is_too_small = true;
+  return error_set(SHARDRT_EOVERFLOW, "%s: the cache has no room for what it holds", u->file->title);
+}
+
 static int put_bytes(struct unpacking *u, const void *data, size_t bytes) {
   u->bytes += bytes;
-  return newfile_write(u->out, data, bytes);
+  if (u->points != NULL) {
+    restart_writer_take(u->points, data, bytes);
+    return SHARDRT_OK;
+  }
+  if (u->bytes > u->room->bytes) return refuse_bytes(u);
+  errno = 0;
+  const int code = newfile_write(u->out, data, bytes);
+  return code < 0 && (errno == ENOSPC || errno == EDQUOT) ? refuse_bytes(u) : code;
 }
 
 /* ---- one piece after the other ----------------------------------------------------------------------------------- */
 
-static int unpack_piece(struct unpacking *u, struct unpack_stream *stream, const uint8_t *data, size_t bytes,
+static int unpack_piece(struct unpacking *u, struct unpack_stream *stream, size_t at, const uint8_t *data, size_t bytes,
                         uint8_t *room) {
   size_t taken = 0, made = OUTPUT_BYTES;
   int code = SHARDRT_OK;
@@ -61,8 +86,11 @@ static int unpack_piece(struct unpacking *u, struct unpack_stream *stream, const
   while (code == SHARDRT_OK && (bytes > 0 || (made == OUTPUT_BYTES && !unpack_stream_ends(stream)))) {
     code = unpack_stream_run(stream, data, bytes, &taken, room, OUTPUT_BYTES, &made);
     data += taken;
+    at += taken;
     bytes -= taken;
     if (code == SHARDRT_OK && made > 0) code = put_bytes(u, room, made);
+    if (code == SHARDRT_OK && u->points != NULL && at < u->file->bytes)
+      code = restart_writer_look(u->points, stream, at);
   }
   return code;
 }
@@ -77,8 +105,9 @@ static int unpack_from(struct unpacking *u, struct unpack_stream *stream, size_t
     const uint8_t *data = NULL;
     code = stored_get(file, at, bytes, &reader, &data);
     if (code < 0) break;
-    code = unpack_piece(u, stream, data, bytes, room);
-    if (code < 0) error_prefix(code, "%s: within the %zu bytes from byte %zu on", file->title, bytes, at);
+    code = unpack_piece(u, stream, at, data, bytes, room);
+    if (code < 0 && !u->room->is_too_small)
+      error_prefix(code, "%s: within the %zu bytes from byte %zu on", file->title, bytes, at);
     reader_release(&reader, mark);
     at += bytes;
   }
@@ -95,6 +124,7 @@ static int unpack_in_turn(struct unpacking *u, size_t at) {
   uint8_t *room = alloc_array(OUTPUT_BYTES, 1);
   if (room == NULL) return ALLOC_FAILED;
   int code = unpack_stream_open(u->kind, &stream);
+  if (code == SHARDRT_OK && u->points != NULL) unpack_stream_by_blocks(stream);
   if (code == SHARDRT_OK) code = unpack_from(u, stream, at, room);
   unpack_stream_free(stream);
   alloc_free(room);
@@ -186,12 +216,43 @@ static int unpack_frames(struct unpacking *u, size_t *at) {
 
 /* ---- the file in the cache --------------------------------------------------------------------------------------- */
 
+/* About how many bytes the file holds: as its first ones do. */
+static int estimate_bytes(const struct unpacking *u, uint64_t *out) {
+  const size_t bytes = u->file->bytes < INPUT_BYTES ? u->file->bytes : INPUT_BYTES;
+  struct reader reader = {0};
+  struct unpack_stream *stream = NULL;
+  const uint8_t *data = NULL;
+  size_t left = bytes, taken = 0, made = 0, total = 0;
+  *out = u->room->known;
+  if (*out > 0 || u->file->bytes < u->room->bytes / RATIO_SMALL) return SHARDRT_OK;
+  uint8_t *room = alloc_array(OUTPUT_BYTES, 1);
+  int code = room != NULL ? stored_get(u->file, 0, bytes, &reader, &data) : ALLOC_FAILED;
+  if (code == SHARDRT_OK) code = unpack_stream_open(u->kind, &stream);
+  while (code == SHARDRT_OK && left > 0 &&
+         unpack_stream_run(stream, data, left, &taken, room, OUTPUT_BYTES, &made) == SHARDRT_OK) {
+    data += taken; /* what is malformed, unpacking it finds */
+    left -= taken;
+    total += made;
+  }
+  *out = 2 * (uint64_t)((double)total * (double)u->file->bytes / (double)bytes); /* it may well be more */
+  unpack_stream_free(stream);
+  alloc_free(room);
+  reader_clear(&reader);
+  return code;
+}
+
 static int write_unpacked(struct newfile *out, const void *context) {
   struct unpacking u = *(const struct unpacking *)context;
   struct unpacked_footer footer = {0};
   size_t at = 0;
+  uint64_t likely = 0;
+  int64_t room = 0;
   u.out = out;
-  int code = u.kind == UNPACK_ZSTD ? unpack_frames(&u, &at) : SHARDRT_OK;
+  int code = cache_room(u.folder, &room);
+  u.room->bytes = (uint64_t)room;
+  if (code == SHARDRT_OK) code = estimate_bytes(&u, &likely);
+  if (code == SHARDRT_OK && likely > u.room->bytes) code = refuse_bytes(&u);
+  if (code == SHARDRT_OK && u.kind == UNPACK_ZSTD) code = unpack_frames(&u, &at);
   if (code == SHARDRT_OK) code = unpack_in_turn(&u, at);
   if (code < 0) return code;
   memcpy(footer.magic, footer_magic, sizeof footer.magic);
@@ -199,17 +260,17 @@ static int write_unpacked(struct newfile *out, const void *context) {
   return newfile_write(out, &footer, sizeof footer);
 }
 
-int unpacked_replace(struct stored *file, enum unpack_kind kind, const shardrt_source_options *options) {
-  const struct unpacking unpacking = {.file = file, .kind = kind};
+static int get_unpacked(struct unpacking *u, struct stored *file) {
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
-                                        .folder = options->cache,
+                                        .folder = u->folder,
                                         .work_bytes = file->bytes,
                                         .fits = unpacked_fits,
                                         .make = write_unpacked,
-                                        .context = &unpacking};
+                                        .context = u};
   struct unpacked_footer footer;
   struct mapping contents = {0};
+  u->room->is_too_small = false;
   int code = cache_get(&request, &contents);
   if (code < 0) return code;
   if (!read_unpacked_footer(&contents, &footer)) {
@@ -220,6 +281,88 @@ int unpacked_replace(struct stored *file, enum unpack_kind kind, const shardrt_s
   file->map = contents;
   file->bytes = (size_t)footer.bytes;
   return SHARDRT_OK;
+}
+
+/* ---- reading it where it lies ------------------------------------------------------------------------------------ */
+
+static int write_points(struct newfile *out, const void *context) {
+  struct unpacking u = *(const struct unpacking *)context;
+  struct restart_writer points = {.out = out};
+  u.points = &points;
+  int code = restart_writer_begin(&points);
+  if (code == SHARDRT_OK) code = unpack_in_turn(&u, 0);
+  if (code == SHARDRT_OK) code = restart_writer_end(&points, u.file, u.kind);
+  restart_writer_clear(&points);
+  return code;
+}
+
+static bool points_fit(const struct mapping *cached, const void *context) {
+  const struct unpacking *u = context;
+  struct restart_footer footer;
+  return restart_table_read(cached, u->file, u->kind, &footer);
+}
+
+static int refuse_span(const struct stored *file, const struct unpacking *u, const struct restart_footer *footer) {
+  return error_set(
+      SHARDRT_EOVERFLOW,
+      "%s: it holds %llu bytes, and the cache has room for %llu; reading it where it lies does not do either, as %llu "
+      "bytes in a row can only be decompressed together%s; a larger SHARDRT_UNPACKED_BYTES, another cache folder, or "
+      "compressing it %s helps",
+      file->title, (unsigned long long)footer->bytes, (unsigned long long)u->room->bytes,
+      (unsigned long long)footer->longest, u->kind == UNPACK_ZSTD ? ", being one frame" : "",
+      u->kind == UNPACK_ZSTD ? "in frames, as `pzstd` does" : "anew");
+}
+
+/* Has the table, and the file's mapping, become what it is read by. */
+static int read_in_place(struct stored *file, const struct unpacking *u, const struct restart_footer *footer,
+                         struct mapping *table) {
+  struct stored packed = {.title = alloc_text("%s", file->title), .bytes = file->bytes, .changed = file->changed};
+  if (packed.title == NULL) {
+    mapping_close(table);
+    return ALLOC_FAILED;
+  }
+  packed.map = file->map;
+  file->map = (struct mapping){.bytes = (size_t)footer->bytes, .changed = file->changed};
+  file->bytes = (size_t)footer->bytes;
+  return restart_open(&packed, u->kind, table, &file->restart);
+}
+
+static int replace_in_place(struct stored *file, struct unpacking *u) {
+  const struct cache_request request = {.path = file->path,
+                                        .file = &file->map,
+                                        .folder = u->folder,
+                                        .suffix = ".restart.shardrt-index",
+                                        .work_bytes = file->bytes,
+                                        .fits = points_fit,
+                                        .make = write_points,
+                                        .context = u};
+  struct restart_footer footer;
+  struct mapping table = {0};
+  u->room->is_too_small = false;
+  int code = cache_get(&request, &table);
+  if (code < 0) return code;
+  if (!restart_table_read(&table, file, u->kind, &footer))
+    code = error_set(SHARDRT_EIO, "%s: the index of its restart points changed while it was opened", file->title);
+  if (code == SHARDRT_OK && u->room->known == 0 && footer.bytes > 0 && footer.bytes <= u->room->bytes) {
+    u->room->known = footer.bytes; /* it would fit after all */
+    code = get_unpacked(u, file);
+    if (!u->room->is_too_small) {
+      mapping_close(&table);
+      return code;
+    }
+    code = SHARDRT_OK;
+  }
+  if (code == SHARDRT_OK && footer.longest > RESTART_SPAN_MOST) code = refuse_span(file, u, &footer);
+  if (code == SHARDRT_OK) return read_in_place(file, u, &footer, &table);
+  mapping_close(&table);
+  return code;
+}
+
+int unpacked_replace(struct stored *file, enum unpack_kind kind, const shardrt_source_options *options) {
+  struct unpacking_room room = {0};
+  struct unpacking unpacking = {.file = file, .kind = kind, .folder = options->cache, .room = &room};
+  int code = get_unpacked(&unpacking, file);
+  return room.is_too_small ? replace_in_place(file, &unpacking) : code;
 }
 
 size_t unpacked_peek(enum unpack_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {

@@ -62,6 +62,67 @@ describe("source.jsonl", function()
     refused('{"m": [["a"]]}\n{"m": ["a" "b"]}\n', nil, "line 2", "malformed line")
   end)
 
+  local MAYBE = table.concat {
+    '{"id": 0, "x": null, "list": [1, null, 3], "text": "a", "meta": {"k": 1}, "chat": null, "pair": [1, 2]}\n',
+    '{"id": 1, "x": 2.5, "list": [], "text": null, "meta": null, "chat": [{"a": null}], "pair": [null, 4]}\n',
+    '{"id": 2, "list": null, "meta": {"k": null}, "chat": [null, "b"], "pair": [5, 6]}\n',
+    '{"id": 3, "x": -1, "list": [7], "text": "", "meta": {"k": 4}, "chat": [], "pair": [7, 8]}\n',
+  }
+
+  it("has nulls as errors, which name line and member; a missing member is one", function()
+    local source = open(MAYBE)
+    assert.same({ "chat", "id", "list", "meta.k", "pair", "text", "x" }, (function(names)
+      table.sort(names)
+      return names
+    end)({ unpack(source.names) })) -- what the first line lacks, the first one that has it tells
+    assert.equal("float32", source.fields.x.dtype)
+    for _, case in ipairs {
+      { "x", "line 1", "is null" }, { "list", "line 1", "has a null in its list" }, { "text", "line 2", "is null" },
+      { "meta.k", "line 2", "is missing, which is the same as null" }, { "chat", "line 1", "is null" },
+      { "pair", "line 2", "has a null in its list" },
+    } do
+      refused(MAYBE, { case[1] }, case[2], ('field "%s": %s'):format(case[1], case[3]), 'nulls = "skip"')
+    end
+  end)
+
+  it("gives nulls a value where one is told, also in lists", function()
+    local all = open(MAYBE, { fields = {
+      x = { "float32", null = -1 }, list = { null = -7 }, text = { null = "none" }, ["meta.k"] = { "int8", null = 9 },
+      chat = { null = "[]" }, pair = { "int32", { 2 }, null = 0 },
+    } }):read(0, 4)
+    assert.same({ -1, 2.5, -1, -1 }, all.x:to_table())
+    assert.same({ 1, 9, 9, 4 }, all["meta.k"]:to_table())
+    assert.same({ { 1, 2 }, { 0, 4 }, { 5, 6 }, { 7, 8 } }, all.pair:to_table())
+    local texts, chats, lists = {}, {}, {}
+    for i = 1, 4 do
+      texts[i], chats[i], lists[i] = bytes_of(all.text[i]), bytes_of(all.chat[i]), all.list[i].shape[1]
+    end
+    assert.same({ "a", "none", "none", "" }, texts)
+    assert.same({ "[]", '[{"a": null}]', '[null, "b"]', "[]" }, chats)
+    assert.same({ 3, 0, 0, 1 }, lists)
+    assert.equal("-7LL", tostring(all.list[1].data[1]))
+    refused('{"a": [1, 2, 3]}\n{"a": null}\n', { a = { "int8", { 3 }, null = 0 } }, "line 2", "is null",
+      "lists of its shape are 3 long")
+    local odd = { fields = { ["meta.k"] = { "int8", null = 1.5 } } }
+    expect.contains(files.message(open, MAYBE, odd), "null = 1.5 is no")
+    expect.contains(files.message(open, MAYBE, { nulls = "skp" }), 'nulls = "skp"', '"skip"')
+  end)
+
+  it("leaves out lines with nulls where that is told, in what is asked for", function()
+    local function ids(o)
+      local source = open(MAYBE, o)
+      local list = {}
+      for i, id in ipairs(source:read(0, #source).id:to_table()) do list[i] = tonumber(id) end
+      return list
+    end
+    assert.same({ 3 }, ids { nulls = "skip" })
+    assert.same({ 1, 3 }, ids { fields = { "id", "x" }, nulls = "skip" })
+    assert.same({ 0, 1, 2, 3 }, ids { fields = { "id", x = { null = 0 } }, nulls = "skip" })
+    assert.same({ 1, 3 }, ids { fields = { "id", "list" }, nulls = "skip" })
+    assert.same({ 0, 3 }, ids { fields = { "id", ["meta.k"] = "int32" }, nulls = "skip" })
+    assert.same({ 1, 2, 3 }, ids { fields = { "id", "chat" }, nulls = "skip" })
+  end)
+
   it("takes no number for another: edges of every dtype", function()
     local function value(text, dtype)
       return open(('{"x": %s}\n'):format(text), { fields = { x = dtype } }):read(0, 1).x
@@ -185,7 +246,7 @@ describe("source.jsonl", function()
 
   it("refuses what is missing, twice, of another type or too large, naming file, line and byte", function()
     refused('{"a": 1}\n\n{"b": 2}\n', { a = "int8" }, "made.jsonl: line 3, record 1 at byte 10: ",
-      'field "a": is missing', "`fields` says which fields are wanted")
+      'field "a": is missing, which is the same as null', 'nulls = "skip"')
     refused('{"a": 1, "b": 2, "a": 3}', { a = "int8" }, "line 1, record 0 at byte 0", "stands twice, again at byte 22")
     refused('{"a.b": 1, "a": {"b": 3}}', { ["a.b"] = "int8" }, 'field "a.b": stands twice')
     refused('{"a": 1}\n{"a": 128}', { a = "int8" }, "line 2", "at byte 15 of the file stands 128, which is no int8")
@@ -198,8 +259,8 @@ describe("source.jsonl", function()
     refused('{"a": 1.0}', { a = "int64" }, "stands 1.0, which is no int64; `fields` can say what it is")
     refused('{"a": true}', { a = "int64" }, "stands true, which is no int64")
     refused('{"a": 1}', { a = "bool" }, "stands 1, which is no bool")
-    refused('{"a": null}', { a = "float32" }, "holds null, which is no field's")
-    refused('{"a": 0.5}\n{"a": null}', { a = "float32" }, "stands null, which is no float32")
+    refused('{"a": null}', { a = "float32" }, 'field "a": is null or missing in every line')
+    refused('{"a": 0.5}\n{"a": null}', { a = "float32" }, "line 2", 'field "a": is null', "null = -1")
     refused('{"a": "7"}', { a = { "int64", {} } }, 'stands "7", which is no int64')
     refused('{"a": [1, 2]}', { a = { "int64", {} } }, "stands [1, which is no int64")
     refused('{"a": 5}', { a = { "int64", { -1 } } }, "stands 5, where a list should")
@@ -207,7 +268,8 @@ describe("source.jsonl", function()
     refused('{"a": [[1], [2, 3]]}', { a = { "int64", { -1, -1 } } }, "at byte 12 of the file stands a list of 2",
       ", where the lists beside it are 1 long")
     refused('{"a": "abc"}', { a = { "uint8", { 4 } } }, '"a" holds 3 elements of uint8')
-    refused('{"a": [null]}', nil, "`fields` says which are wanted")
+    refused('{"a": [null]}', nil, 'field "a": has a null in its list')
+    refused('{"a": {"b": null}}', nil, 'field "a.b": is null or missing in every line')
     refused('{"a": 1, "a": 2}', nil, 'two members "a"')
     refused('{}', nil, "an object without members")
     refused('{"' .. ("n"):rep(300) .. '": 1}', nil, "too long for a field's")

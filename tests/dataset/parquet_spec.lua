@@ -189,7 +189,7 @@ describe("Parquet files", function()
     refuses(function() open(path, { maybe = { "int32", null = 1.5 } }) end, '"maybe": null = 1.5 is no int32')
     refuses(function() open(path, { maybe = { "int32", null = {} } }) end, "fields.maybe: null is a number")
     refuses(function() open(path, { "maybe" }, { nulls = "skp" }) end, 'nulls = "skp"', '"skip"')
-    refuses(function() shardrt.source.jsonl("x", { fields = { a = { "int32", null = 1 } } }) end, "source.parquet")
+    refuses(function() shardrt.source.csv("x", { fields = { a = { "int32", null = 1 } } }) end, "source.parquet")
   end)
 
   it("leave out rows with nulls, alike in every process", function()

@@ -92,6 +92,42 @@ describe("source.tar", function()
     assert.equal("7", text_of(either:read(0, 1)["left.cls;right.cls"][1]))
   end)
 
+  it("takes the shapes of arrays from all samples, and names the first that does not fit", function()
+    local ndarray = shardrt.ndarray
+    local function array(shape, dtype)
+      local count = 1
+      for _, size in ipairs(shape) do count = count * size end
+      ndarray.arange(count, dtype or "float32"):reshape(shape):save(folder .. "/x.npy")
+      return files.slurp(folder .. "/x.npy")
+    end
+    local function samples(shapes, dtype)
+      local text = {}
+      for i, shape in ipairs(shapes) do text[i] = member(("s%d.npy"):format(i), array(shape, dtype)) end
+      return table.concat(text) .. ZEROS
+    end
+    for _ = 1, 2 do -- the second time by its index
+      local source = open(samples { { 2, 3 }, { 2, 3 }, { 2, 5 }, { 2, 3 } })
+      assert.same({ 2, -1 }, source.fields.npy.shape)
+      assert.same({ 2, 5 }, source:read(2, 1).npy[1].shape)
+    end
+    local first = files.write(folder, "a.tar", samples { { 4 }, { 4 } })
+    local second = files.write(folder, "b.tar", samples { { 3 }, { 3 } })
+    assert.same({ -1 }, shardrt.source.tar({ first, second }).fields.npy.shape)
+    assert.same({ 4 }, shardrt.source.tar(first).fields.npy.shape)
+    local function opens_not(text, pattern, o)
+      local message = files.message(open, text, o)
+      assert.truthy(message:find(pattern), message)
+    end
+    opens_not(samples { { 2 }, { 2 }, { 2, 1 }, { 2 } }, 'made.tar: sample 2: its "npy" has not the dtype or')
+    opens_not(samples { { 2 }, { 3 }, { 2 } }, "made.tar: record 1 at .*`fields` can say", { fields = { npy = {
+      "float32", { 2 } } } })
+    files.write(folder, "b.tar", samples({ { 4 } }, "int32"))
+    local message = files.message(shardrt.source.tar, { first, second })
+    assert.truthy(message:find 'b.tar: sample 0: its "npy" has not the dtype', message)
+    assert.equal(2, #open(samples { { 2 }, { 3 }, { 2 } }, {
+      fields = { npy = { "float32", { 2 } } }, on_bad_record = "skip" }))
+  end)
+
   for _, name in ipairs { "ustar", "gnu", "pax" } do
     it("reads what Python's tarfile writes as " .. name, function()
       local source = shardrt.source.tar(copy(name .. ".tar"))

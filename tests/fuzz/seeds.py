@@ -216,7 +216,7 @@ def index(kind, columns, rows):
 
 def indexes():
     seed("index", "tfrecord", index(b"tfrecord", [b"record"], [[(0, 5, 0, 0)], [(8, 4, 0, 0)]]))
-    seed("index", "tar", index(b"tar", [b"cls", b"txt"], [[(0, 2, 0, 0), (4, 3, 0, 0)], [(8, 1, 0, 0), (-1, 0, 0, 0)]]))
+    seed("index", "tar", index(b"tar 2", [b"cls", b"txt"], [[(0, 2, 0, 0), (4, 3, 0, 0)], [(8, 1, 0, 0), (-1, 0, 0, 0)]]))
     seed("index", "csv", index(b"csv , with a header", [b"line"], [[(4, 5, 0, 0)], [(10, 3, 0, 0)], [(14, 5, 0, 0)]]))
 
 

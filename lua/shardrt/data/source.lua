@@ -9,6 +9,7 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
+local in_place = require "shardrt.data.in_place"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local nulls = require "shardrt.data.nulls"
@@ -20,14 +21,14 @@ fail.own()
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
 ---@field fields table<string|integer, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes", or a
 ---name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample. Of
----parquet also with what takes the place of a null: {"int32", null = -7}, {null = ""}
+---parquet and jsonl also with what takes the place of a null: {"int32", null = -7}, {null = ""}
 ---@field verify boolean|"once"|nil # whether a record's checksum is looked at whenever it is read (true), or when a
 ---source reads it for the first time; true
 ---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
 ---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
 ---@field delimiter string? # of csv: the character between cells; ","
----@field nulls "error"|"skip"|nil # of parquet: what becomes of rows with a null in a field that gives nulls no value;
----"skip": they are left out, in all processes alike; "error": they cannot be read
+---@field nulls "error"|"skip"|nil # of parquet and jsonl: what becomes of rows with a null in a field that gives nulls
+---no value; "skip": they are left out, in all processes alike; "error": they cannot be read
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
 ---@field cache_bytes integer? # of files read over HTTP, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
@@ -278,11 +279,13 @@ local function open_files(format, given, o)
   end
   fail.keywords(caller .. ", options", o, {
     cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
-    delimiter = format == "csv" or nil, header = format == "csv" or nil, nulls = format == "parquet" or nil,
+    delimiter = format == "csv" or nil, header = format == "csv" or nil,
+    nulls = format == "parquet" or format == "jsonl" or nil,
   })
   local paths = file_patterns.expand(caller, given)
   local skips = bad_records.skips(caller, o.on_bad_record)
   local made = open_paths(caller, format, paths, o, skips)
+  in_place.tell(caller, made)
   if nulls.skips(caller, o.nulls) then
     made = nulls.leave_out(caller, made, o.fields, function(names)
       local told, code = try_paths(caller, format, paths, named_fields(caller, names), o, skips, true)

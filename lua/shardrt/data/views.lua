@@ -11,6 +11,7 @@ local fail = require "shardrt.base.error"
 local condition = require "shardrt.data.condition"
 local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
+local in_place = require "shardrt.data.in_place"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local owned = require "shardrt.base.owned"
@@ -266,6 +267,7 @@ return function(words, methods, sorted_names, fields_of)
     end
     if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), caller) end
     local made = #parts > 1 and own_source(out) or parts[1]
+    in_place.tell(caller, made)
     return skips and bad_records.leave_out(caller, made, made) or made
   end
 

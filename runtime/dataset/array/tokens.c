@@ -33,7 +33,7 @@ struct tokens_source {
   shardrt_source head;
   shardrt_field field;
   struct stored file;
-  const uint8_t *data; /* of the first token; NULL: the file lies on a server */
+  const uint8_t *data; /* of the first token; NULL: the file is none of those that lie in memory */
   size_t first;        /* where that one is in the file */
   size_t stride_bytes;
 };
@@ -62,7 +62,12 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   struct box_runs runs =
       box_runs_of(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
   runs.sample_bytes = tokens->stride_bytes;
-  return box_runs_extents(&runs, &tokens->file.map, tokens->first, samples, n, out);
+  if (tokens->file.restart == NULL) return box_runs_extents(&runs, &tokens->file.map, tokens->first, samples, n, out);
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++)
+    code = stored_extents(&tokens->file, tokens->first + (size_t)samples[i] * tokens->stride_bytes,
+                          source_box_bytes(&tokens->field, &whole), out);
+  return code;
 }
 
 /* What stored_check fails with. */
@@ -204,7 +209,7 @@ static int find_tokens(struct tokens_source *self, const char *path, const shard
                      shardrt_dtype_name(dtype));
   self->field.dtype = dtype;
   self->first = before;
-  self->data = self->file.map.remote == NULL ? self->file.map.data + before : NULL;
+  self->data = self->file.map.data != NULL ? self->file.map.data + before : NULL;
   *count = (int64_t)(bytes / size);
   return SHARDRT_OK;
 }

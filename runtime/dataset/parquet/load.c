@@ -9,8 +9,8 @@
 #include "base/search.h"
 #include "base/size.h"
 #include "dataset/parquet/encoding/values.h"
-#include "dataset/parquet/page_cache.h"
 #include "dataset/parquet/parquet.h"
+#include "storage/block_cache.h"
 
 /* What a page is loaded for. */
 struct loading {
@@ -61,7 +61,7 @@ static int align_dictionary(const struct parquet_column *column, struct parquet_
   return SHARDRT_OK;
 }
 
-static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct parquet_page **out) {
+static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct block **out) {
   const struct loading *l = source;
   const struct parquet_column *column = &field_of(l)->column;
   const struct parquet_unit *unit = &field_of(l)->units.dictionaries[field_of(l)->units.list[l->unit].group];
@@ -88,8 +88,17 @@ static int load_dictionary(const void *source, int64_t number, struct reader *re
     page_free(page);
     return error_prefix(code, "its dictionary at byte %zu", unit->offset);
   }
-  *out = page;
+  *out = &page->block;
   return SHARDRT_OK;
+}
+
+/* As block_cache_get. */
+static int get_kept(const struct loading *l, int64_t number, uint32_t hand, block_load *load, struct reader *reader,
+                    const struct parquet_page **out) {
+  const struct block *block = NULL;
+  int code = block_cache_get(l->file->owner, number, hand, load, l, reader, &block);
+  *out = (const struct parquet_page *)(const void *)block;
+  return code;
 }
 
 /* Pages have numbers from 0 on; dictionaries, those below. */
@@ -102,7 +111,7 @@ static int get_dictionary(const struct loading *l, const struct raw_page *raw, s
     return SHARDRT_OK;
   const int64_t number = -1 - ((int64_t)l->field * l->file->footer.ngroups + group);
   const uint32_t hand = (uint32_t)(l->file->base.nfields + l->field);
-  return page_cache_get(l->file->owner, number, hand, load_dictionary, l, reader, out);
+  return get_kept(l, number, hand, load_dictionary, reader, out);
 }
 
 /* ---- columns of one value a row -----------------------------------------------------------------------------------
@@ -372,7 +381,7 @@ static int64_t unit_end(const struct parquet *self, const struct parquet_field *
   return unit + 1 < field->units.count ? field->units.list[unit + 1].first : self->base.count;
 }
 
-static int load_page(const void *source, int64_t number, struct reader *reader, struct parquet_page **out) {
+static int load_page(const void *source, int64_t number, struct reader *reader, struct block **out) {
   const struct loading *l = source;
   const struct parquet_field *field = field_of(l);
   const struct parquet_unit *unit = &field->units.list[l->unit];
@@ -392,7 +401,7 @@ static int load_page(const void *source, int64_t number, struct reader *reader, 
     return raw_page_error(&place, code);
   }
   if (l->field == l->file->widest) reader->blocks_decoded++;
-  *out = page;
+  *out = &page->block;
   return SHARDRT_OK;
 }
 
@@ -404,5 +413,5 @@ int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, str
                      const struct parquet_page **out, int64_t *first) {
   const struct loading l = {.file = self, .field = field, .unit = parquet_unit_of(&self->fields[field], row)};
   *first = self->fields[field].units.list[l.unit].first;
-  return page_cache_get(self->owner, self->fields[field].number + l.unit, (uint32_t)field, load_page, &l, reader, out);
+  return get_kept(&l, self->fields[field].number + l.unit, (uint32_t)field, load_page, reader, out);
 }

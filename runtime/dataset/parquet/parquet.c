@@ -2,9 +2,9 @@
 /* parquet.c - the columns of Parquet files as fields: https://parquet.apache.org/docs/file-format
  *
  * What is read, decompressed and decoded as a whole is a page (load.c), and decoded pages are kept for a while
- * (page_cache.h). Where pages are, the offset index in the file says, or the side-car (units.h). A page's own CRC-32 is
- * looked at where it has one. Beside that, what is read is compared with what it was: by the side-car's checksum of the
- * page, or by those of the file's blocks (guard.h). */
+ * (storage/block_cache.h). Where pages are, the offset index in the file says, or the side-car (units.h). A page's own
+ * CRC-32 is looked at where it has one. Beside that, what is read is compared with what it was: by the side-car's
+ * checksum of the page, or by those of the file's blocks (guard.h). */
 #include "dataset/parquet/parquet.h"
 
 #include <string.h>
@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "dataset/box_runs.h"
 #include "dataset/formats.h"
-#include "dataset/parquet/page_cache.h"
 #include "dataset/record/records.h"
 #include "dataset/view/concat.h"
 
@@ -136,7 +135,7 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
                              const shardrt_source_options *options) {
   struct parquet *self = (struct parquet *)source;
   struct reader arena = {0};
-  self->owner = page_cache_owner();
+  self->owner = block_cache_owner();
   self->leaves_nulls_out = options->leaves_nulls_out != 0;
   self->verify = guard_verify(options, GUARD_DEFAULT_PLAIN) != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->file);
@@ -163,7 +162,7 @@ static int open_parquet(int32_t npaths, const char *const *paths, int32_t nasked
 
 static void parquet_close(shardrt_source *source) {
   struct parquet *self = (struct parquet *)source;
-  page_cache_forget(self->owner);
+  block_cache_forget(self->owner);
   for (int32_t f = 0; self->fields != NULL && f < source->nfields; f++) parquet_units_clear(&self->fields[f].units);
   for (int32_t f = 0; self->nulls != NULL && f < source->nfields; f++) alloc_free(self->nulls[f]);
   alloc_free((void *)self->nulls);
@@ -374,7 +373,7 @@ static int64_t parquet_blocks_kept(const shardrt_source *source) {
   for (int32_t f = 0; f < source->nfields; f++)
     for (int32_t g = 0; g < footer->ngroups; g++)
       bytes += footer->chunks[(int64_t)g * footer->nleaves + self->fields[f].leaf].unpacked;
-  return (int64_t)(PAGE_CACHE_BYTES / (bytes / ((size_t)self->nblocks + 1) + 1));
+  return (int64_t)(BLOCK_CACHE_BYTES / (bytes / ((size_t)self->nblocks + 1) + 1));
 }
 
 const struct source_format parquet_format = {

@@ -69,9 +69,7 @@ static int find_key(struct json_reader *r, const char *name, struct jsonl_span *
 int jsonl_find(struct json_reader *r, const char *name, struct jsonl_span *out) {
   *out = (struct jsonl_span){0};
   int code = find_key(r, name, out);
-  if (code == SHARDRT_OK) code = json_end(r, "nothing behind the object");
-  if (code < 0 || out->at != NULL) return code;
-  return json_bad(r, "is missing; where lines differ, `fields` says which fields are wanted");
+  return code == SHARDRT_OK ? json_end(r, "nothing behind the object") : code;
 }
 
 static int take_members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t used, jsonl_member *take,
@@ -166,9 +164,22 @@ static int no_element(const struct json_reader *r, struct jsonl_span word, int32
                   length < 60 ? (int)length : 60, (const char *)word.at, shardrt_dtype_name(dtype));
 }
 
-static int read_element(struct json_reader *r, int32_t dtype, char *out) {
+static int refuse_null(const struct json_reader *r, const char *is) {
+  return json_bad(
+      r,
+      "%s; `fields` gives nulls a value (x = {\"float32\", null = -1}), and nulls = \"skip\" leaves such lines "
+      "out",
+      is);
+}
+
+static int read_element(struct json_reader *r, int32_t dtype, const struct jsonl_null *null, char *out) {
   const struct jsonl_span word = next_word(r);
   bool whole;
+  if (is_word(word, "null")) {
+    if (!null->is_there) return refuse_null(r, "has a null in its list");
+    memcpy(out, null->element, shardrt_dtype_size(dtype));
+    return SHARDRT_OK;
+  }
   const bool fits = dtype == SHARDRT_BOOL ? is_word(word, "true") || is_word(word, "false") : is_number(word, &whole);
   if (fits && lines_element(word.at, (size_t)(word.end - word.at), dtype, out)) return SHARDRT_OK;
   return no_element(r, word, dtype);
@@ -179,12 +190,13 @@ struct filling {
   const shardrt_field *field;
   int64_t shape[SHARDRT_MAX_NDIM]; /* -1: no list of this dimension was read yet */
   size_t element;
+  const struct jsonl_null *null;
   char *dst;
 };
 
 static int fill_elements(struct filling *f, struct json_reader *r, int32_t d) {
   if (d == f->field->ndim) {
-    int code = read_element(r, f->field->dtype, f->dst);
+    int code = read_element(r, f->field->dtype, f->null, f->dst);
     f->dst += f->element;
     return code;
   }
@@ -211,8 +223,9 @@ static int fill_elements(struct filling *f, struct json_reader *r, int32_t d) {
                   f->field->shape[d] < 0 ? "the lists beside it" : "lists of its shape", (long long)f->shape[d]);
 }
 
-static int make_numbers(struct json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
-  struct filling f = {.field = field, .element = shardrt_dtype_size(field->dtype)};
+static int make_numbers(struct json_reader *r, const shardrt_field *field, const struct jsonl_null *null,
+                        struct reader *reader, struct value *out) {
+  struct filling f = {.field = field, .element = shardrt_dtype_size(field->dtype), .null = null};
   memcpy(f.shape, field->shape, sizeof f.shape);
   const size_t most = (size_t)(r->end - r->at) / 2 + 1; /* each element but the last has a character and a comma */
   char *data = reader_room(reader, most * f.element);
@@ -264,17 +277,53 @@ static const char *bytes_words(enum jsonl_bytes bytes) {
   return bytes == JSONL_TEXT ? "a text" : bytes == JSONL_JSON ? "a list of objects or texts, or an object" : "no text";
 }
 
-int jsonl_value(const struct json_reader *line, struct jsonl_span value, const shardrt_field *field,
-                enum jsonl_bytes expected, struct reader *reader, struct value *out) {
+bool jsonl_is_null(struct jsonl_span value) {
+  return value.at == NULL || is_word(value, "null");
+}
+
+bool jsonl_has_null(const struct json_reader *line, struct jsonl_span value) {
+  if (jsonl_is_null(value)) return true;
+  if (*value.at != '[') return false;
   struct json_reader r = reader_of(line, value);
-  if (field->dtype != SHARDRT_UINT8 || field->ndim != 1) return make_numbers(&r, field, reader, out);
+  bool found = false;
+  while (peek_value(&r) != 0 && *r.at != '"' && *r.at != '{') {
+    const struct jsonl_span word = *r.at == '[' ? (struct jsonl_span){r.at, r.at} : next_word(&r);
+    found = found || is_word(word, "null");
+    if (word.at == word.end) r.at++; /* a bracket, or a comma */
+  }
+  return found && r.at == r.end; /* a list of texts or objects is taken as it stands */
+}
+
+/* What takes the place of a null. */
+static int make_null(const struct json_reader *r, bool is_missing, const shardrt_field *field,
+                     const struct jsonl_null *null, struct reader *reader, struct value *out) {
+  if (!null->is_there) return refuse_null(r, is_missing ? "is missing, which is the same as null" : "is null");
+  if (null->text != NULL) {
+    int code = records_elements(field, (const uint8_t *)null->text, strlen(null->text), reader, out);
+    return code < 0 ? error_prefix(code, "%s", r->path) : code;
+  }
+  int64_t shape[SHARDRT_MAX_NDIM] = {0};
+  for (int32_t d = 0; d < field->ndim; d++) {
+    shape[d] = field->shape[d] < 0 ? 0 : field->shape[d];
+    if (d == 0 && shape[d] > 0)
+      return json_bad(r, "is null, where lists of its shape are %lld long", (long long)shape[d]);
+  }
+  *out = value_whole(field->dtype, field->ndim, shape);
+  return records_place(out, null->element, reader);
+}
+
+int jsonl_value(const struct json_reader *line, struct jsonl_span value, const shardrt_field *field,
+                enum jsonl_bytes expected, const struct jsonl_null *null, struct reader *reader, struct value *out) {
+  if (jsonl_is_null(value)) return make_null(line, value.at == NULL, field, null, reader, out);
+  struct json_reader r = reader_of(line, value);
+  if (field->dtype != SHARDRT_UINT8 || field->ndim != 1) return make_numbers(&r, field, null, reader, out);
   enum jsonl_bytes here = jsonl_bytes_of(value);
   if (expected == JSONL_JSON && here == JSONL_NUMBERS && *value.at == '[') here = JSONL_JSON; /* an empty list, too */
   if (expected != JSONL_UNTOLD && here != expected)
     return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r), bytes_words(here),
                     bytes_words(expected));
   if (here == JSONL_JSON) return make_json(&r, field, reader, out);
-  return here == JSONL_TEXT ? make_json_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
+  return here == JSONL_TEXT ? make_json_text(&r, field, reader, out) : make_numbers(&r, field, null, reader, out);
 }
 
 /* ---- guessing --------------------------------------------------------------------------------------------------- */
@@ -286,6 +335,7 @@ static int guess_words(struct json_reader *r, shardrt_field *out) {
     if (peek_value(r) == ']' || r->at == r->end) return SHARDRT_OK;
     const struct jsonl_span word = next_word(r);
     bool whole = false;
+    if (is_word(word, "null") && out->ndim > 0) continue;
     if (is_word(word, "true") || is_word(word, "false"))
       out->dtype = SHARDRT_BOOL;
     else if (!is_number(word, &whole))

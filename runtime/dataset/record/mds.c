@@ -2,22 +2,23 @@
  *
  * index.json (mds_index.h) tells of the shards (mds_shard.h) and their columns, which are the fields. Numbers are
  * scalars of their dtype ("int" is int64). "ndarray:DTYPE:SHAPE" is an array; where the shape, or the dtype as well,
- * stands in each sample instead (a byte for the dtype; a byte 4 × dimensions + log2 of a size's bytes; the sizes), the
- * first sample's are the field's. "bytes", "str", "jpeg", "png", "json" and numbers in text ("str_int", …) are bytes,
- * uint8 of any length. Of these, "bytes" are raw elements where a dtype is asked for, and numbers in text are numbers
- * of that dtype; the others are never taken as elements. "pkl" is refused: it holds programs, not data. */
+ * stands in each sample instead (a byte for the dtype; a byte 4 × dimensions + log2 of a size's bytes; the sizes), all
+ * samples are of one dtype and number of dimensions, and the field has -1 for sizes that differ. "bytes", "str",
+ * "jpeg", "png", "json" and numbers in text ("str_int", …) are bytes, uint8 of any length. Of these, "bytes" are raw
+ * elements where a dtype is asked for, and numbers in text are numbers of that dtype; the others are never taken as
+ * elements. "pkl" is refused: it holds programs, not data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/size.h"
 #include "dataset/formats.h"
 #include "dataset/record/lines.h"
 #include "dataset/record/mds_shard.h"
+#include "dataset/record/shapes.h"
 
-enum { NDARRAY_NDIM_BITS = 2, DTYPE_ROOM = 16 };
+enum { DTYPE_ROOM = 16 };
 
 /* FIXED: elements of a dtype and shape; ARRAY…: the shape stands in the sample, and in ARRAY the dtype before it;
  * NUMBER: one in text, as which DIGITS can be asked for; TEXT: what is no elements. */
@@ -37,58 +38,17 @@ struct mds {
 
 /* ---- arrays whose shape stands in the sample --------------------------------------------------------------------- */
 
-/* What a dtype's byte means; -1: nothing. */
-static int32_t dtype_of_byte(uint8_t byte) {
-  static const struct {
-    uint8_t byte;
-    int32_t dtype;
-  } bytes[] = {{8, SHARDRT_UINT8},    {9, SHARDRT_INT8},    {16, SHARDRT_UINT16}, {17, SHARDRT_INT16},
-               {18, SHARDRT_FLOAT16}, {32, SHARDRT_UINT32}, {33, SHARDRT_INT32},  {34, SHARDRT_FLOAT32},
-               {64, SHARDRT_UINT64},  {65, SHARDRT_INT64},  {66, SHARDRT_FLOAT64}};
-  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-    if (bytes[i].byte == byte) return bytes[i].dtype;
-  return -1;
-}
-
-/* Reads what stands before an array's elements into dtype (where it is there), ndim and shape; *head is its bytes. */
-static int read_array_head(enum mds_kind kind, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
-  static const char malformed[] = "its array has a malformed dtype or shape";
-  size_t at = 0;
-  if (kind == ARRAY) {
-    out->dtype = bytes > 0 ? dtype_of_byte(data[at++]) : -1;
-    if (out->dtype < 0) return error_set(SHARDRT_EFORMAT, malformed);
-  }
-  if (at == bytes) return error_set(SHARDRT_EFORMAT, malformed);
-  const int32_t ndim = data[at] >> NDARRAY_NDIM_BITS, size_bytes_each = 1 << (data[at] & 3);
-  at++;
-  if (ndim > SHARDRT_MAX_NDIM || bytes - at < (size_t)ndim * (size_t)size_bytes_each)
-    return error_set(SHARDRT_EFORMAT, malformed);
-  for (int32_t d = 0; d < ndim; d++) {
-    uint64_t size = 0;
-    for (int32_t i = size_bytes_each - 1; i >= 0; i--) size = size << 8 | data[at + (size_t)i];
-    if (size > INT64_MAX) return error_set(SHARDRT_EFORMAT, malformed);
-    out->shape[d] = (int64_t)size;
-    at += (size_t)size_bytes_each;
-  }
-  out->ndim = ndim;
-  size_t whole;
-  if (!size_bytes(ndim, out->shape, shardrt_dtype_size(out->dtype), &whole) || whole != bytes - at)
-    return error_set(SHARDRT_EFORMAT, "its array's dtype and shape are not those of its %zu bytes", bytes - at);
-  *head = at;
-  return SHARDRT_OK;
-}
-
 static int read_mds_array(enum mds_kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
                           struct reader *reader, struct value *out) {
   shardrt_field found = {.dtype = field->dtype};
   size_t head = 0;
-  int code = read_array_head(kind, data, bytes, &found, &head);
+  int code = mds_array_head(kind == ARRAY, data, bytes, &found, &head);
   if (code != SHARDRT_OK) return code;
   bool fits = found.ndim == field->ndim && found.dtype == field->dtype;
   for (int32_t d = 0; d < found.ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == found.shape[d];
   if (!fits)
     return error_set(SHARDRT_EFORMAT,
-                     "\"%s\" has not the dtype and shape of the first sample's; `fields` can say "
+                     "\"%s\" has not the dtype and shape of the field; `fields` can say "
                      "{-1, …} for sizes that differ",
                      field->name);
   *out = value_whole(found.dtype, found.ndim, found.shape);
@@ -108,23 +68,13 @@ static int read_number(const shardrt_field *field, const uint8_t *data, size_t b
 
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
-/* A dtype that both have under the same name; -1: it is none of MDS. */
-static int32_t number_dtype(const char *name) {
-  static const char *const names[] = {"uint8", "uint16", "uint32",  "uint64",  "int8",   "int16",
-                                      "int32", "int64",  "float16", "float32", "float64"};
-  if (strcmp(name, "int") == 0) return SHARDRT_INT64;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(names[i], name) == 0) return shardrt_dtype_from_name(name);
-  return -1;
-}
-
 /* "int16:2,3", what stands behind "ndarray:". */
 static bool read_static_array(const char *text, enum mds_kind *kind, shardrt_field *out) {
   char dtype[DTYPE_ROOM] = "";
   const size_t length = strcspn(text, ":");
   if (length >= sizeof dtype) return false;
   memcpy(dtype, text, length);
-  out->dtype = number_dtype(dtype);
+  out->dtype = mds_number_dtype(dtype);
   if (out->dtype < 0) return false;
   *kind = ARRAY_OF_DTYPE;
   if (text[length] == '\0') return true;
@@ -155,7 +105,7 @@ static int read_mds_encoding(const struct mds_column *column, enum mds_kind *kin
     if (strlen(bytes[i].name) == length && memcmp(bytes[i].name, encoding, length) == 0) return SHARDRT_OK;
   }
   *kind = FIXED;
-  *out = (shardrt_field){.dtype = number_dtype(encoding)};
+  *out = (shardrt_field){.dtype = mds_number_dtype(encoding)};
   if (out->dtype >= 0) return SHARDRT_OK;
   *kind = ARRAY;
   if (strcmp(encoding, "ndarray") == 0) return SHARDRT_OK;
@@ -170,9 +120,11 @@ static int read_mds_encoding(const struct mds_column *column, enum mds_kind *kin
                                    : "");
 }
 
-/* The dtype and shape of the first sample's array. */
-static int read_first(const struct mds *self, const struct column *column, shardrt_field *field) {
+/* Where no array could be read as the indexes were made: what is wrong with the first. */
+static int see_first(const struct mds *self, const struct column *column, const shardrt_field *field,
+                     struct shapes *out) {
   struct reader arena = {0};
+  shardrt_field found = {.dtype = field->dtype};
   const uint8_t *data;
   int64_t first;
   size_t bytes, head;
@@ -180,8 +132,44 @@ static int read_first(const struct mds *self, const struct column *column, shard
     return error_set(SHARDRT_EFORMAT, "there is no sample to tell of \"%s\"", field->name);
   int code = records_first(&self->records, column->number, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
-    code = read_array_head(column->kind, data, bytes, field, &head);
+    code = mds_array_head(column->kind == ARRAY, data, bytes, &found, &head);
     if (code != SHARDRT_OK) records_error_context(&self->records, first, column->number, code);
+  }
+  if (code == SHARDRT_OK) shapes_see(out, 0, found.dtype, found.ndim, found.shape);
+  reader_clear(&arena);
+  return code;
+}
+
+/* The dtype and shape of a column of arrays: what all samples have, and -1 for sizes that differ. */
+static int read_shapes(const struct mds *self, const struct column *column, shardrt_field *field) {
+  struct shapes shapes;
+  int code = records_join_shapes(&self->records, column->number, field->name, &shapes);
+  if (code == SHARDRT_OK && !shapes.is_seen) code = see_first(self, column, field, &shapes);
+  if (code != SHARDRT_OK) return code;
+  field->dtype = shapes.dtype;
+  field->ndim = shapes.ndim;
+  memcpy(field->shape, shapes.shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int mds_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled);
+
+/* The first sample whose array has not the shape that is asked for, where there is one. */
+static int check_asked(const struct mds *self, int32_t f) {
+  const shardrt_source *base = &self->records.base;
+  struct shapes shapes;
+  struct reader arena = {0};
+  struct value value;
+  bool handled;
+  int code = records_join_shapes(&self->records, self->columns[f].number, base->fields[f].name, &shapes);
+  if (code != SHARDRT_OK || self->records.skips || !shapes.is_seen ||
+      shapes_fit(&shapes, base->fields[f].ndim, base->fields[f].shape))
+    return code;
+  for (int64_t i = 0; i < base->count && code == SHARDRT_OK; i++) {
+    const struct reader_mark mark = reader_mark(&arena);
+    code = mds_value(base, f, i, &arena, &value, &handled);
+    reader_release(&arena, mark);
   }
   reader_clear(&arena);
   return code;
@@ -234,8 +222,11 @@ static int set_mds_field(struct mds *self, const struct mds_column *column, int3
   if (found.name == NULL) return ALLOC_FAILED;
   *field = found;
   self->records.base.nfields++;
-  if (out->kind == ARRAY || out->kind == ARRAY_OF_DTYPE) code = read_first(self, out, field);
-  return code == SHARDRT_OK && asked != NULL ? set_asked(column, asked, &out->kind, field) : code;
+  const bool is_array = out->kind == ARRAY || out->kind == ARRAY_OF_DTYPE;
+  if (is_array) code = read_shapes(self, out, field);
+  if (code != SHARDRT_OK || asked == NULL) return code;
+  code = set_asked(column, asked, &out->kind, field);
+  return code == SHARDRT_OK && is_array && asked->ndim >= 0 ? check_asked(self, self->records.base.nfields - 1) : code;
 }
 
 static int set_mds_fields(struct mds *self, const struct mds_index *index, int32_t nfields,
@@ -282,10 +273,17 @@ static int open_shard(const struct records *records, int32_t i, struct reader *r
                         records->files[i].changed, reader, out);
 }
 
+/* Of every column; those of no arrays have noted none. */
+static void see_shapes(const struct records *records, int32_t i, const struct opened_file *file, struct shapes *out) {
+  (void)i;
+  for (int32_t c = 0; c < records->narrays && c < file->index.columns; c++) out[c] = shapes_read(file->index.names[c]);
+}
+
 static int open_shards(struct mds *self, const shardrt_source_options *options) {
-  static const struct record_opener opener = {.kind = "mds", .open = open_shard};
+  static const struct record_opener opener = {.kind = "mds", .open = open_shard, .see = see_shapes};
   const int64_t count = self->index.nshards;
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
+  self->records.narrays = self->index.ncolumns;
   char **paths = alloc_zeros((size_t)count, sizeof *paths);
   int code = paths != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {

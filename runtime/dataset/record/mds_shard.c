@@ -18,13 +18,15 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
+#include "base/size.h"
 #include "codec/decompress.h"
 #include "codec/digest.h"
+#include "dataset/record/shapes.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
 #include "storage/write/cache.h"
 
-enum { OFFSET_BYTES = 4 };
+enum { OFFSET_BYTES = 4, NDARRAY_NDIM_BITS = 2 };
 
 /* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
 
@@ -149,12 +151,78 @@ static int decompress_stored(const struct mds_shard *shard, const char *cache, s
   return SHARDRT_OK;
 }
 
+/* ---- arrays whose shape stands in the sample --------------------------------------------------------------------- */
+
+int32_t mds_number_dtype(const char *name) {
+  static const char *const names[] = {"uint8", "uint16", "uint32",  "uint64",  "int8",   "int16",
+                                      "int32", "int64",  "float16", "float32", "float64"};
+  if (strcmp(name, "int") == 0) return SHARDRT_INT64;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], name) == 0) return shardrt_dtype_from_name(name);
+  return -1;
+}
+
+/* What a dtype's byte means; -1: nothing. */
+static int32_t dtype_of_byte(uint8_t byte) {
+  static const struct {
+    uint8_t byte;
+    int32_t dtype;
+  } bytes[] = {{8, SHARDRT_UINT8},    {9, SHARDRT_INT8},    {16, SHARDRT_UINT16}, {17, SHARDRT_INT16},
+               {18, SHARDRT_FLOAT16}, {32, SHARDRT_UINT32}, {33, SHARDRT_INT32},  {34, SHARDRT_FLOAT32},
+               {64, SHARDRT_UINT64},  {65, SHARDRT_INT64},  {66, SHARDRT_FLOAT64}};
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+    if (bytes[i].byte == byte) return bytes[i].dtype;
+  return -1;
+}
+
+int mds_array_head(bool tells_dtype, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
+  static const char malformed[] = "its array has a malformed dtype or shape";
+  size_t at = 0;
+  if (tells_dtype) {
+    out->dtype = bytes > 0 ? dtype_of_byte(data[at++]) : -1;
+    if (out->dtype < 0) return error_set(SHARDRT_EFORMAT, malformed);
+  }
+  if (at == bytes) return error_set(SHARDRT_EFORMAT, malformed);
+  const int32_t ndim = data[at] >> NDARRAY_NDIM_BITS, size_bytes_each = 1 << (data[at] & 3);
+  at++;
+  if (ndim > SHARDRT_MAX_NDIM || bytes - at < (size_t)ndim * (size_t)size_bytes_each)
+    return error_set(SHARDRT_EFORMAT, malformed);
+  for (int32_t d = 0; d < ndim; d++) {
+    uint64_t size = 0;
+    for (int32_t i = size_bytes_each - 1; i >= 0; i--) size = size << 8 | data[at + (size_t)i];
+    if (size > INT64_MAX) return error_set(SHARDRT_EFORMAT, malformed);
+    out->shape[d] = (int64_t)size;
+    at += (size_t)size_bytes_each;
+  }
+  out->ndim = ndim;
+  size_t whole;
+  if (!size_bytes(ndim, out->shape, shardrt_dtype_size(out->dtype), &whole) || whole != bytes - at)
+    return error_set(SHARDRT_EFORMAT, "its array's dtype and shape are not those of its %zu bytes", bytes - at);
+  *head = at;
+  return SHARDRT_OK;
+}
+
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 struct scan {
   const struct mds_index *index;
   const struct mds_shard *shard;
+  struct shapes *shapes; /* of each column */
 };
+
+/* Notes the shape of a column's array, where its shape stands before it. What is malformed, reading it tells. */
+static void see_array(const struct scan *s, int32_t column, int64_t sample, const uint8_t *data, size_t bytes) {
+  static const char array[] = "ndarray";
+  const char *encoding = s->index->columns[column].encoding, *dtype = encoding + sizeof array;
+  shardrt_field found = {0};
+  size_t head;
+  if (strncmp(encoding, array, sizeof array - 1) != 0) return;
+  const bool tells_dtype = encoding[sizeof array - 1] == '\0';
+  if (!tells_dtype && (dtype[-1] != ':' || strchr(dtype, ':') != NULL || mds_number_dtype(dtype) < 0)) return;
+  if (!tells_dtype) found.dtype = mds_number_dtype(dtype);
+  if (mds_array_head(tells_dtype, data, bytes, &found, &head) == SHARDRT_OK)
+    shapes_see(&s->shapes[column], sample, found.dtype, found.ndim, found.shape);
+}
 
 static int bad_sample(const struct stored *file, int64_t sample, size_t offset, const char *what) {
   return error_set(SHARDRT_EFORMAT, "%s: sample %lld at byte %zu: %s", file->title, (long long)sample, offset, what);
@@ -174,6 +242,7 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
     }
     if (size > bytes - at) return bad_sample(file, sample, offset, "has columns that are larger than it is");
     row[c] = index_entry_of(offset + at, data + at, size);
+    see_array(s, c, sample, data + at, size);
     at += size;
   }
   return at == bytes ? SHARDRT_OK : bad_sample(file, sample, offset, "is larger than its columns");
@@ -215,8 +284,26 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
   return code;
 }
 
-static int mds_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
-  const struct scan *s = context;
+/* Names the columns once more, those of arrays with their shapes behind. */
+static int note_shapes(const struct scan *s, struct index_writer *writer) {
+  const struct mds_index *index = s->index;
+  const char *names[MDS_COLUMNS_MOST];
+  char *made[MDS_COLUMNS_MOST] = {NULL}, text[SHAPES_TEXT];
+  int code = SHARDRT_OK;
+  for (int32_t c = 0; c < index->ncolumns && code == SHARDRT_OK; c++) {
+    names[c] = index->columns[c].name;
+    shapes_text(&s->shapes[c], text);
+    if (text[0] == '\0') continue;
+    names[c] = made[c] = alloc_text("%s/%s", index->columns[c].name, text);
+    if (made[c] == NULL) code = ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK) code = index_writer_columns(writer, index->ncolumns, names);
+  for (int32_t c = 0; c < index->ncolumns; c++) alloc_free(made[c]);
+  return code;
+}
+
+static int scan_shard(const struct scan *s, const struct stored *file, struct reader *arena,
+                      struct index_writer *writer) {
   const char *names[MDS_COLUMNS_MOST];
   for (int32_t c = 0; c < s->index->ncolumns; c++) names[c] = s->index->columns[c].name;
   int code = index_writer_columns(writer, s->index->ncolumns, names);
@@ -236,7 +323,16 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
   struct index_entry *row = alloc_array((size_t)s->index->ncolumns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
   code = scan_samples(s, file, arena, writer, row);
+  if (code == SHARDRT_OK) code = note_shapes(s, writer);
   alloc_free(row);
+  return code;
+}
+
+static int mds_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+  struct scan s = *(const struct scan *)context;
+  s.shapes = alloc_zeros((size_t)s.index->ncolumns, sizeof *s.shapes);
+  int code = s.shapes != NULL ? scan_shard(&s, file, arena, writer) : ALLOC_FAILED;
+  alloc_free(s.shapes);
   return code;
 }
 
@@ -246,7 +342,8 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
 static uint64_t columns_hash(const struct mds_index *index, const struct mds_shard *shard) {
   uint64_t hash = hash_number(0, shard->samples);
   for (int32_t c = 0; c < index->ncolumns; c++)
-    hash = hash_number(hash_text(hash, index->columns[c].name), index->columns[c].size);
+    hash = hash_text(hash_number(hash_text(hash, index->columns[c].name), index->columns[c].size),
+                     index->columns[c].encoding);
   for (int32_t i = 0; i < shard->raw.nhashes; i++) hash = hash_text(hash, shard->raw.hashes[i].digits);
   return hash;
 }
@@ -282,7 +379,7 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
   if (code == SHARDRT_OK && !skips && out->stored.bytes != (size_t)shard->raw.bytes)
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code == SHARDRT_OK) {
-    snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
+    snprintf(kind, sizeof kind, "mds2 %016" PRIx64, columns_hash(index, shard));
     code = index_file_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
   }
   return skips ? code : index_tell_option(code);

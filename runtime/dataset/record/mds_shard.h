@@ -13,4 +13,10 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
                    const shardrt_source_options *options, int64_t changed, struct reader *reader,
                    struct opened_file *out);
 
+/* A dtype that both have under the same name, "int" as int64; -1: it is none of MDS. */
+int32_t mds_number_dtype(const char *name);
+/* Reads what stands before an array's elements into dtype (where `tells_dtype`; else it is known), ndim and shape;
+ * *head is its bytes. EFORMAT. */
+int mds_array_head(bool tells_dtype, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head);
+
 #endif

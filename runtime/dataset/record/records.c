@@ -124,7 +124,17 @@ struct file_facts {
   int64_t changed, rows;
   uint32_t crc;
   int32_t is_remote;
+  struct shapes seen[]; /* narrays */
 };
+
+static size_t facts_bytes(const struct records *self) {
+  return sizeof(struct file_facts) + (size_t)self->narrays * sizeof(struct shapes);
+}
+
+/* Of file i of those that `facts` begin with. */
+static struct file_facts *facts_at(const struct records *self, void *facts, int64_t i) {
+  return (struct file_facts *)(void *)((uint8_t *)facts + (size_t)i * facts_bytes(self));
+}
 
 struct records_opening {
   struct records *self;
@@ -135,7 +145,7 @@ struct records_opening {
 /* A survey_look. File 0 is open. */
 static int open_some(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const struct records_opening *o = context;
-  struct file_facts *facts = found;
+  const struct records *self = o->self;
   for (int64_t i = first; i < first + count; i++) {
     _Atomic(struct opened_file *) *at = &o->self->files[i].opened;
     struct opened_file *file = atomic_load(at);
@@ -144,12 +154,15 @@ static int open_some(const void *context, struct reader *reader, int64_t first, 
     atomic_store(at, file);
     if (o->self->opener.check != NULL) code = o->self->opener.check(o->self, (int32_t)i, file);
     if (code < 0) return code;
-    facts[i - first] = (struct file_facts){.bytes = file->stored.bytes,
-                                           .changed = file->stored.changed,
-                                           .rows = file->index.rows,
-                                           .crc = file->index.crc,
-                                           .fingerprint = o->job != NULL ? stored_fingerprint(&file->stored) : 0,
-                                           .is_remote = file->stored.map.remote != NULL};
+    struct file_facts *facts = facts_at(self, found, i - first);
+    memset(facts, 0, facts_bytes(self));
+    facts->bytes = file->stored.bytes;
+    facts->changed = file->stored.changed;
+    facts->rows = file->index.rows;
+    facts->crc = file->index.crc;
+    facts->fingerprint = o->job != NULL ? stored_fingerprint(&file->stored) : 0;
+    facts->is_remote = file->stored.map.remote != NULL;
+    if (self->opener.see != NULL) self->opener.see(self, (int32_t)i, file, facts->seen);
   }
   return SHARDRT_OK;
 }
@@ -178,24 +191,30 @@ static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
 }
 
 /* Counts samples and runs; the source reads files that are told of all as told, in each process alike. */
-static int take_facts(struct records *self, const struct file_facts *facts, bool told) {
+static int take_facts(struct records *self, void *all, bool told) {
   int64_t blocks = 0;
   int code = SHARDRT_OK;
+  if (self->narrays > 0) {
+    self->seen = alloc_zeros((size_t)self->nfiles * (size_t)self->narrays, sizeof *self->seen);
+    if (self->seen == NULL) return ALLOC_FAILED;
+  }
   for (int32_t i = 0; i < self->nfiles && code == SHARDRT_OK; i++) {
     struct record_file *file = &self->files[i];
     const struct opened_file *opened = atomic_load(&file->opened);
-    file->bytes = facts[i].bytes;
-    file->changed = facts[i].changed;
-    file->rows = facts[i].rows;
-    file->crc = facts[i].crc;
+    const struct file_facts *facts = facts_at(self, all, i);
+    file->bytes = facts->bytes;
+    file->changed = facts->changed;
+    file->rows = facts->rows;
+    file->crc = facts->crc;
+    for (int32_t a = 0; a < self->narrays; a++) self->seen[i * self->narrays + a] = facts->seen[a];
     file->first = self->base.count;
     file->first_block = blocks;
     self->base.count += file->rows;
     blocks += source_run_count(file->rows, run_samples(file));
     const struct source_file of_told = {.title = file->title,
-                                        .fingerprint = facts[i].fingerprint,
+                                        .fingerprint = facts->fingerprint,
                                         .bytes = file->bytes,
-                                        .is_remote = facts[i].is_remote != 0};
+                                        .is_remote = facts->is_remote != 0};
     code = told ? source_add(&self->base, &of_told)
                 : source_add_file(&self->base, opened->stored.title, &opened->stored, 0);
   }
@@ -210,21 +229,19 @@ int records_go_on(struct records *self, int code) {
   self->options.job = NULL;
   if (code < 0) return code;
   const bool is_remote = self->nfiles > 0 && records_first_file(self)->stored.map.remote != NULL;
-  struct file_facts *facts = NULL;
+  void *facts = NULL;
   if (many || is_remote) {
     const struct survey survey = {.job = o.job,
                                   .what = o.title,
                                   .items = self->nfiles,
-                                  .item_bytes = sizeof *facts,
+                                  .item_bytes = facts_bytes(self),
                                   .chunk = 1,
                                   .threads = is_remote ? SURVEY_ON_SERVERS : 0,
                                   .look = open_some,
                                   .context = &o};
-    void *found = NULL;
-    code = survey_run(&survey, &found);
-    facts = found;
+    code = survey_run(&survey, &facts);
   } else {
-    facts = alloc_zeros((size_t)self->nfiles, sizeof *facts);
+    facts = alloc_zeros((size_t)self->nfiles, facts_bytes(self));
     if (facts == NULL) return ALLOC_FAILED;
     code = open_some(&o, NULL, 0, self->nfiles, facts);
   }
@@ -236,6 +253,20 @@ int records_go_on(struct records *self, int code) {
 int records_open(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
                  const struct record_opener *opener) {
   return records_go_on(self, records_begin(self, npaths, paths, options, opener));
+}
+
+int records_join_shapes(const struct records *self, int32_t a, const char *name, struct shapes *out) {
+  *out = (struct shapes){0};
+  for (int32_t i = 0; i < self->nfiles; i++) {
+    const struct shapes *found = &self->seen[i * self->narrays + a];
+    if (!found->is_seen) continue;
+    if (found->odd < 0) shapes_see(out, 0, found->dtype, found->ndim, found->shape);
+    if ((found->odd < 0 && out->odd < 0) || self->skips) continue;
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: sample %lld: its \"%s\" has not the dtype or the number of dimensions of those before it",
+                     self->files[i].title, (long long)(found->odd < 0 ? 0 : found->odd), name);
+  }
+  return SHARDRT_OK;
 }
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
@@ -281,7 +312,7 @@ int records_extents(const struct records *self, int32_t column, const int64_t *s
     const struct opened_file *file;
     if (records_opened(self, records_find(self, samples[i], &row), NULL, &file) < 0) continue; /* who reads it fails */
     const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
-    if (entry->offset >= 0) code = extents_add(out, &file->stored.map, (size_t)entry->offset, (size_t)entry->bytes);
+    if (entry->offset >= 0) code = stored_extents(&file->stored, (size_t)entry->offset, (size_t)entry->bytes, out);
   }
   return code;
 }
@@ -356,6 +387,7 @@ void records_close(shardrt_source *source) {
     alloc_free(self->files[i].path);
   }
   alloc_free(self->files);
+  alloc_free(self->seen);
   alloc_free((char *)self->options.cache);
   for (int32_t f = 0; source->fields != NULL && f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);

@@ -4,6 +4,7 @@
 #define SHARDRT_DATASET_RECORD_RECORDS_H
 
 #include "dataset/index_file.h"
+#include "dataset/record/shapes.h"
 #include "dataset/source.h"
 
 /* A file that is open. */
@@ -37,6 +38,9 @@ struct record_opener {
   /* NULL, or looks at file i when the source is opened, in one of the processes: a failure is the source's. File 0 is
    * open by then. Any thread. */
   int (*check)(const struct records *self, int32_t i, const struct opened_file *file);
+  /* NULL, or notes which shapes file i has of arrays, in `narrays` items that are zeroed: what records_join_shapes
+   * joins of all files, in every process. Any thread. */
+  void (*see)(const struct records *self, int32_t i, const struct opened_file *file, struct shapes *out);
 };
 
 /* A format's own struct begins with this one. */
@@ -48,6 +52,8 @@ struct records {
   bool skips;                     /* damage that is found when an index is made is noted, and no failure */
   shardrt_source_options options; /* their cache is the source's own; nothing else that they point to is kept */
   struct record_opener opener;
+  int32_t narrays;     /* what the opener's `see` tells of; set before records_go_on */
+  struct shapes *seen; /* of array a in file i: seen[i * narrays + a] */
 };
 
 /* Opens all files and their indexes, and counts the samples; the fields are the format's to make. Of many files each
@@ -59,6 +65,10 @@ int records_open(struct records *self, int32_t npaths, const char *const *paths,
 int records_begin(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
                   const struct record_opener *opener);
 int records_go_on(struct records *self, int code);
+
+/* What all files have noted of array `a`, called `name` in messages. EFORMAT: one that differs in more than its sizes,
+ * unless damage is left out. */
+int records_join_shapes(const struct records *self, int32_t a, const char *name, struct shapes *out);
 
 /* Opens a file, unpacked where it is compressed, and its index, which the scan makes if need be. */
 int records_open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out);
@@ -112,7 +122,8 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 /* Blocks are runs of samples of one file. */
 int64_t records_block_count(const shardrt_source *source);
 struct sample_range records_block(const shardrt_source *source, int64_t block);
-#define RECORDS_BLOCKS .block_count = records_block_count, .block = records_block
+#define RECORDS_BLOCKS                                                                                                 \
+  .block_count = records_block_count, .block = records_block, .blocks_kept = source_runs_kept, .keeps_together = true
 
 /* A format's functions; its own `close` ends with records_close. */
 int records_source_error_context(const shardrt_source *source, int32_t field, int64_t sample,

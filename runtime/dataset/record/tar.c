@@ -6,9 +6,9 @@
  *
  * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for ("bin"
  * needs no shape); "cls" is a whole number in text, as int64; so are the other numbers in text that WebDataset knows
- * ("index", "id", …) where int64 is asked for; "npy" is an array, of the first sample's dtype and dimensions;
- * "left.npy" as "npy", as WebDataset goes by what follows the last dot. What is text is never taken as raw elements. A
- * field that is asked for may have several names, "jpg;jpeg;png": each sample has one of them. */
+ * ("index", "id", …) where int64 is asked for; "npy" is an array, of one dtype and number of dimensions, whose sizes
+ * may differ; "left.npy" as "npy", as WebDataset goes by what follows the last dot. What is text is never taken as raw
+ * elements. A field that is asked for may have several names, "jpg;jpeg;png": each sample has one of them. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -86,9 +86,14 @@ static int set_kind(const char *name, const shardrt_field *asked, enum tar_kind 
   return SHARDRT_OK;
 }
 
+/* The length of a column's name, without what is noted behind it. */
+static size_t name_length(const char *column) {
+  return strcspn(column, "/");
+}
+
 static int32_t find_column(const struct index_file *index, const char *name, size_t length) {
   for (int32_t c = 0; c < index->columns; c++)
-    if (strlen(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
+    if (name_length(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
   return -1;
 }
 
@@ -151,23 +156,67 @@ static int get_member(const struct tar *self, int32_t field, int64_t sample, str
                             : code;
 }
 
-/* The shape and dtype of an npy field: those of the first sample. */
-static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
+/* Of each field, those of all its names. */
+static void see_shapes(const struct records *records, int32_t i, const struct opened_file *file, struct shapes *out) {
+  const struct tar *self = (const struct tar *)records;
+  (void)i;
+  for (int32_t f = 0; f < records->narrays; f++) {
+    for (int32_t n = 0; n < NAMES_MOST && self->kinds[f] == NPY; n++) {
+      const int32_t column = file->places[f * NAMES_MOST + n];
+      const struct shapes found = column >= 0 ? shapes_read(file->index.names[column]) : (struct shapes){0};
+      if (!found.is_seen) continue;
+      shapes_see(&out[f], 0, found.dtype, found.ndim, found.shape);
+      if (found.odd >= 0 && out[f].odd < 0) out[f].odd = found.odd;
+    }
+  }
+}
+
+/* Where none could be read as the index was made: what is wrong with the first. */
+static int see_first(const struct tar *self, int32_t f, struct shapes *out) {
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
   struct npy_header header;
-  int64_t sample = 0;
   int code = get_member(self, f, 0, &arena, &data, &bytes);
-  while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
-    code = get_member(self, f, ++sample, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
+  if (code == SHARDRT_OK) shapes_see(out, 0, header.dtype, header.ndim, header.shape);
   reader_clear(&arena);
+  return code;
+}
+
+/* The shape and dtype of an npy field: what all samples have, and -1 for sizes that differ. */
+static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
+  struct shapes shapes;
+  int code = records_join_shapes(&self->records, f, field->name, &shapes);
   if (code != SHARDRT_OK) return code;
-  field->dtype = header.dtype;
-  field->ndim = header.ndim;
-  memcpy(field->shape, header.shape, sizeof field->shape);
+  if (!shapes.is_seen) code = see_first(self, f, &shapes);
+  if (code != SHARDRT_OK) return code;
+  field->dtype = shapes.dtype;
+  field->ndim = shapes.ndim;
+  memcpy(field->shape, shapes.shape, sizeof field->shape);
   return SHARDRT_OK;
+}
+
+static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled);
+
+/* The first sample whose array has not the shape that is asked for, where there is one. */
+static int check_asked(const struct tar *self, int32_t f) {
+  const shardrt_source *base = &self->records.base;
+  struct shapes shapes;
+  struct reader arena = {0};
+  struct value value;
+  bool handled;
+  int code = records_join_shapes(&self->records, f, base->fields[f].name, &shapes);
+  if (code != SHARDRT_OK || self->records.skips || shapes_fit(&shapes, base->fields[f].ndim, base->fields[f].shape))
+    return code;
+  for (int64_t i = 0; i < base->count && code == SHARDRT_OK; i++) {
+    const struct reader_mark mark = reader_mark(&arena);
+    code = tar_value(base, f, i, &arena, &value, &handled);
+    reader_release(&arena, mark);
+  }
+  reader_clear(&arena);
+  return code;
 }
 
 static int name_tar_field(struct tar *self, const char *name, const shardrt_field *asked) {
@@ -195,11 +244,14 @@ static int set_tar_field(struct tar *self, int32_t f, const shardrt_field *asked
   if (asked->ndim < 0) return SHARDRT_OK;
   field->ndim = asked->ndim;
   memcpy(field->shape, asked->shape, sizeof field->shape);
-  return SHARDRT_OK;
+  return self->kinds[f] == NPY && self->records.base.count > 0 ? check_asked(self, f) : SHARDRT_OK;
 }
 
 static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+  const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+  const size_t m = name_length(x), n = name_length(y);
+  const int order = memcmp(x, y, m < n ? m : n);
+  return order != 0 ? order : (m > n) - (m < n);
 }
 
 /* All fields of the first file, by name. */
@@ -209,7 +261,11 @@ static int name_all(struct tar *self) {
   for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
   qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);
   int code = SHARDRT_OK;
-  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = name_tar_field(self, names[c], NULL);
+  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) {
+    char *name = alloc_text("%.*s", (int)name_length(names[c]), names[c]);
+    code = name != NULL ? name_tar_field(self, name, NULL) : ALLOC_FAILED;
+    alloc_free(name);
+  }
   return code;
 }
 
@@ -231,11 +287,12 @@ static int name_tar_fields(struct tar *self, int32_t nfields, const shardrt_fiel
 static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                     const shardrt_source_options *options, shardrt_source **out) {
   static const struct record_opener opener = {
-      .kind = "tar", .scan = tar_index_scan, .open = open_archive, .check = check_complete};
+      .kind = "tar 2", .scan = tar_index_scan, .open = open_archive, .check = check_complete, .see = see_shapes};
   struct tar *made = source_new(&tar_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   int code = records_begin(&made->records, npaths, paths, options, &opener);
   if (code == SHARDRT_OK) code = name_tar_fields(made, nfields, fields);
+  made->records.narrays = made->records.base.nfields;
   code = records_go_on(&made->records, code);
   for (int32_t f = 0; f < made->records.base.nfields && code == SHARDRT_OK; f++)
     code = set_tar_field(made, f, nfields > 0 ? &fields[f] : NULL);

@@ -7,7 +7,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "codec/npy_header.h"
 #include "codec/tar_walk.h"
+#include "dataset/record/shapes.h"
 #include "storage/gunzip.h"
 
 /* The samples of an archive, one after the other. */
@@ -16,6 +18,7 @@ struct grouping {
   struct tar_walk walk;
   int32_t columns;
   char *names[TAR_COLUMNS_MOST]; /* owned */
+  struct shapes *shapes;         /* of each column, of arrays */
   int64_t samples;
   char key[TAR_NAME_MOST]; /* of the sample at hand; "": none */
   size_t started;          /* where it begins */
@@ -30,6 +33,11 @@ static char *field_of(char *name) {
   char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
   char *dot = strchr(base, '.');
   return dot == NULL || dot == base || dot[1] == '\0' ? NULL : dot + 1;
+}
+
+bool tar_is_array(const char *name) {
+  const size_t length = strcspn(name, "/");
+  return length >= 3 && memcmp(name + length - 3, "npy", 3) == 0 && (length == 3 || name[length - 4] == '.');
 }
 
 /* The column of a name, which is added where `may_add`; -1: it is not there. */
@@ -92,8 +100,26 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
                      g->walk.input->title, member->header, field, g->key);
   const uint8_t *data;
   code = stored_get(g->file, member->offset, member->bytes, g->walk.arena, &data);
-  if (code == SHARDRT_OK) g->row[column] = index_entry_of(member->offset, data, member->bytes);
-  return code;
+  if (code != SHARDRT_OK) return code;
+  struct npy_header header;
+  g->row[column] = index_entry_of(member->offset, data, member->bytes);
+  if (tar_is_array(g->names[column]) && npy_header_parse("npy", data, member->bytes, &header) == SHARDRT_OK)
+    shapes_see(&g->shapes[column], g->samples, header.dtype, header.ndim, header.shape); /* else reading it tells */
+  return SHARDRT_OK;
+}
+
+/* Names the columns once more, those of arrays with their shapes behind. */
+static int note_shapes(struct grouping *g, struct index_writer *writer) {
+  char text[SHAPES_TEXT];
+  for (int32_t c = 0; c < g->columns; c++) {
+    shapes_text(&g->shapes[c], text);
+    if (text[0] == '\0') continue;
+    char *name = alloc_text("%s/%s", g->names[c], text);
+    if (name == NULL) return ALLOC_FAILED;
+    alloc_free(g->names[c]);
+    g->names[c] = name;
+  }
+  return index_writer_columns(writer, g->columns, (const char *const *)g->names);
 }
 
 /* Where damage is noted, that of a header ends the archive: the sample at hand, of which members may be missing, and
@@ -163,15 +189,19 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {
     g->row = alloc_array((size_t)g->columns, sizeof *g->row);
-    code = g->row != NULL ? index_writer_columns(writer, g->columns, (const char *const *)g->names) : ALLOC_FAILED;
+    g->shapes = alloc_zeros((size_t)g->columns, sizeof *g->shapes);
+    code = g->row != NULL && g->shapes != NULL ? index_writer_columns(writer, g->columns, (const char *const *)g->names)
+                                               : ALLOC_FAILED;
   }
   if (code == SHARDRT_OK) {
     clear_row(g);
     code = pass_members(g, index_writer_skips(writer), writer);
   }
   if (code == SHARDRT_OK) code = check_keys(g);
+  if (code == SHARDRT_OK) code = note_shapes(g, writer);
   for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);
   alloc_free(g->row);
+  alloc_free(g->shapes);
   alloc_free(g->hashes);
   alloc_free(g);
   return code;

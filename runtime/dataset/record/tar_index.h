@@ -9,4 +9,7 @@ enum { TAR_COLUMNS_MOST = 256 };
 /* An index_scan. EFORMAT also where the members of a sample do not stand together, or one has a field twice. */
 int tar_index_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context);
 
+/* Whether a column's name is that of .npy arrays, behind which shapes.h notes theirs. */
+bool tar_is_array(const char *name);
+
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -343,6 +344,29 @@ static bool is_copy(const char *name, const char *own) {
   return strlen(name) == length && memcmp(name, own, length - KEY_DIGITS) == 0 && strcmp(name, own) != 0;
 }
 
+/* All unpacked files in a folder. False: out of memory. */
+static bool list_unpacked(DIR *folder, struct unpacked_list *out) {
+  struct stat status;
+  bool listed = true;
+  for (const struct dirent *e = readdir(folder); e != NULL && listed; e = readdir(folder))
+    if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(status.st_mode))
+      listed = add_unpacked(out, e->d_name, &status);
+  return listed;
+}
+
+static void clear_unpacked(struct unpacked_list *all) {
+  for (size_t i = 0; i < all->count; i++) alloc_free(all->list[i].name);
+  alloc_free(all->list);
+}
+
+/* Seconds for which a file in the folder is in use, after it was used. */
+static time_t unused_seconds(DIR *folder) {
+  struct stat status;
+  const bool is_network = fstat(dirfd(folder), &status) == 0 && filesystem_is_network(dirfd(folder), status.st_dev);
+  return is_network ? UNUSED_ON_NETWORK : UNUSED;
+}
+
 /* After the target was made. What cannot be removed stays: another user's, in a folder that is shared. */
 static void remove_old(const struct target *t, int64_t limit) {
   static _Atomic(int64_t) looked; /* into a folder of many, which is not read for each of 10,000 files */
@@ -351,15 +375,8 @@ static void remove_old(const struct target *t, int64_t limit) {
   DIR *folder = opendir(t->folder);
   if (folder == NULL) return;
   struct unpacked_list all = {0};
-  struct stat status;
-  const bool is_network = fstat(dirfd(folder), &status) == 0 && filesystem_is_network(dirfd(folder), status.st_dev);
-  const time_t unused = is_network ? UNUSED_ON_NETWORK : UNUSED;
-  bool listed = true;
-  for (const struct dirent *e = readdir(folder); e != NULL && listed; e = readdir(folder))
-    if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(status.st_mode))
-      listed = add_unpacked(&all, e->d_name, &status);
-  if (!listed) alloc_do_without("removing old unpacked files");
+  const time_t unused = unused_seconds(folder);
+  if (!list_unpacked(folder, &all)) alloc_do_without("removing old unpacked files");
   atomic_store(&looked, all.count >= MANY ? now : 0);
   if (all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);
   const char *own = strrchr(t->path, '/') + 1;
@@ -370,9 +387,44 @@ static void remove_old(const struct target *t, int64_t limit) {
         (unlinkat(dirfd(folder), one->name, 0) == 0 || errno == ENOENT)) /* by now somebody else did */
       all.bytes -= one->bytes;
   }
-  for (size_t i = 0; i < all.count; i++) alloc_free(all.list[i].name);
-  alloc_free(all.list);
+  clear_unpacked(&all);
   closedir(folder);
+}
+
+/* The bytes of unpacked files in a folder that cannot go yet. */
+static int64_t bytes_in_use(const char *path) {
+  static _Atomic(int64_t) looked, found; /* of a folder of many; about, as there may be another */
+  const int64_t now = time(NULL), before = atomic_load(&looked);
+  if (now >= before && now - before < BETWEEN_LOOKS) return atomic_load(&found);
+  DIR *folder = opendir(path);
+  if (folder == NULL) return 0;
+  struct unpacked_list all = {0};
+  const time_t unused = unused_seconds(folder);
+  int64_t bytes = 0;
+  if (!list_unpacked(folder, &all)) alloc_do_without("counting unpacked files");
+  for (size_t i = 0; i < all.count; i++) bytes += all.list[i].used > now - unused ? all.list[i].bytes : 0;
+  atomic_store(&found, bytes);
+  atomic_store(&looked, all.count >= MANY ? now : 0);
+  clear_unpacked(&all);
+  closedir(folder);
+  return bytes;
+}
+
+int cache_room(const char *asked, int64_t *out) {
+  char *folder = NULL;
+  struct statvfs disk;
+  int64_t limit = 0;
+  int code = unpacked_limit(&limit);
+  if (code == SHARDRT_OK) code = cache_folder(asked, &folder);
+  if (code < 0) return code;
+  *out = limit - bytes_in_use(folder);
+  if (statvfs(folder, &disk) == 0 && disk.f_bavail < (uint64_t)INT64_MAX / disk.f_frsize) {
+    const int64_t is_free = (int64_t)(disk.f_bavail * disk.f_frsize);
+    if (is_free - is_free / 16 < *out) *out = is_free - is_free / 16;
+  }
+  if (*out < 0) *out = 0;
+  alloc_free(folder);
+  return SHARDRT_OK;
 }
 
 int cache_folder(const char *asked, char **out) {

@@ -46,6 +46,11 @@ int cache_update(const struct cache_request *request, cache_write *write, const 
  * $SHARDRT_UNPACKED_BYTES, 100 GiB. Whoever on this host has one mapped keeps it. EINVAL: the variable is no such
  * number. */
 
+/* How many bytes more the cache folder can have of unpacked files, about: within that limit beside what was used too
+ * lately to go, and on the disk. `folder` as in shardrt_source_options. EINVAL: the variable; EIO: the folder cannot be
+ * made. */
+int cache_room(const char *folder, int64_t *out);
+
 /* Removes what lies in either place. EIO. */
 int cache_remove(const struct cache_request *request);
 

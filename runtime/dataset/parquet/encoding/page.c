@@ -7,11 +7,17 @@
 
 enum { ALIGNMENT = 64 };
 
+static void drop_page(struct block *block) {
+  struct parquet_page *self = (struct parquet_page *)(void *)block;
+  page_free(self->dictionary);
+  for (int32_t i = 0; i < self->npieces; i++) alloc_free(self->pieces[i]);
+  alloc_free(self);
+}
+
 struct parquet_page *page_new(void) {
   struct parquet_page *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
-  atomic_init(&made->holders, 1);
-  made->bytes = sizeof *made;
+  made->block = (struct block){.holders = 1, .bytes = sizeof *made, .drop = drop_page};
   return made;
 }
 
@@ -20,7 +26,7 @@ void *page_room(struct parquet_page *self, size_t bytes) {
   void *made = alloc_aligned(ALIGNMENT, bytes);
   if (made == NULL) return NULL;
   self->pieces[self->npieces++] = made;
-  self->bytes += bytes;
+  self->block.bytes += bytes;
   return made;
 }
 
@@ -29,27 +35,16 @@ void page_drop(struct parquet_page *self, const void *room, size_t bytes) {
     if (self->pieces[i] != room) continue;
     alloc_free(self->pieces[i]);
     self->pieces[i] = self->pieces[--self->npieces];
-    self->bytes -= bytes;
+    self->block.bytes -= bytes;
     return;
   }
 }
 
 const struct parquet_page *page_retain(const struct parquet_page *self) {
-  struct parquet_page *counted = (struct parquet_page *)self; /* only the count changes */
-  atomic_fetch_add_explicit(&counted->holders, 1, memory_order_relaxed);
+  block_retain(&self->block);
   return self;
 }
 
 void page_free(const struct parquet_page *self) {
-  struct parquet_page *counted = (struct parquet_page *)self;
-  if (self == NULL || atomic_fetch_sub_explicit(&counted->holders, 1, memory_order_acq_rel) != 1) return;
-  if (self->dictionary != NULL) { /* which has none itself */
-    struct parquet_page *dictionary = (struct parquet_page *)self->dictionary;
-    if (atomic_fetch_sub_explicit(&dictionary->holders, 1, memory_order_acq_rel) == 1) {
-      for (int32_t i = 0; i < dictionary->npieces; i++) alloc_free(dictionary->pieces[i]);
-      alloc_free(dictionary);
-    }
-  }
-  for (int32_t i = 0; i < self->npieces; i++) alloc_free(self->pieces[i]);
-  alloc_free(counted);
+  if (self != NULL) block_free(&self->block);
 }

@@ -2,9 +2,7 @@
 #ifndef SHARDRT_DATASET_PARQUET_ENCODING_PAGE_H
 #define SHARDRT_DATASET_PARQUET_ENCODING_PAGE_H
 
-#include <stdatomic.h>
-
-#include "shardrt.h"
+#include "storage/block_cache.h"
 
 /* Where in a page's base a value of bytes lies. */
 struct page_span {
@@ -14,9 +12,8 @@ struct page_span {
 enum { PAGE_NULL /* it has one, which is an error */, PAGE_VALID, PAGE_REPLACED /* by the text that nulls get */ };
 
 struct parquet_page {
-  _Atomic int32_t holders;
+  struct block block; /* first: what the cache of decoded blocks counts and keeps */
   int32_t npieces;
-  size_t bytes; /* of all pieces */
   void *pieces[8];
   const struct parquet_page *dictionary; /* whose memory the base is; counted; or NULL */
   int64_t rows;

@@ -1,4 +1,4 @@
-#include "dataset/parquet/page_cache.h"
+#include "storage/block_cache.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -8,42 +8,54 @@
 
 enum { BUCKETS = 4096, HANDS = 32 };
 
-/* A page that is kept, or, as long as `page` is NULL, that some thread decodes. All are in a list, the last one used
+/* A block that is kept, or, as long as `block` is NULL, that some thread decodes. All are in a list, the last one used
  * first; those of a bucket in another. */
-struct kept_page {
+struct cached_block {
   uint64_t owner;
   int64_t number;
-  const struct parquet_page *page;
-  struct kept_page *next; /* of the bucket */
-  struct kept_page *newer, *older;
+  const struct block *block;
+  struct cached_block *next; /* of the bucket */
+  struct cached_block *newer, *older;
 };
 
 static struct {
   pthread_mutex_t lock;
-  pthread_cond_t loaded; /* some page, or it failed to be */
+  pthread_cond_t loaded; /* some block, or it failed to be */
   size_t bytes;
-  struct kept_page *buckets[BUCKETS];
-  struct kept_page *newest, *oldest;
+  struct cached_block *buckets[BUCKETS];
+  struct cached_block *newest, *oldest;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .loaded = PTHREAD_COND_INITIALIZER};
 
-uint64_t page_cache_owner(void) {
+uint64_t block_cache_owner(void) {
   static _Atomic uint64_t last;
   return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
+const struct block *block_retain(const struct block *self) {
+  struct block *counted = (struct block *)self; /* only the count changes */
+  atomic_fetch_add_explicit(&counted->holders, 1, memory_order_relaxed);
+  return self;
+}
+
+void block_free(const struct block *self) {
+  struct block *counted = (struct block *)self;
+  if (self != NULL && atomic_fetch_sub_explicit(&counted->holders, 1, memory_order_acq_rel) == 1)
+    counted->drop(counted);
+}
+
 /* ---- the list; under the lock ----------------------------------------------------------------------------------- */
 
-static struct kept_page **bucket_of(uint64_t owner, int64_t number) {
+static struct cached_block **bucket_of(uint64_t owner, int64_t number) {
   return &cache.buckets[hash_number(owner, number) % BUCKETS];
 }
 
-static struct kept_page *find_kept(uint64_t owner, int64_t number) {
-  struct kept_page *kept = *bucket_of(owner, number);
+static struct cached_block *find_kept(uint64_t owner, int64_t number) {
+  struct cached_block *kept = *bucket_of(owner, number);
   while (kept != NULL && (kept->owner != owner || kept->number != number)) kept = kept->next;
   return kept;
 }
 
-static void unlink_kept(struct kept_page *kept) {
+static void unlink_kept(struct cached_block *kept) {
   if (kept->newer != NULL)
     kept->newer->older = kept->older;
   else
@@ -54,7 +66,7 @@ static void unlink_kept(struct kept_page *kept) {
     cache.oldest = kept->newer;
 }
 
-static void put_first(struct kept_page *kept) {
+static void put_first(struct cached_block *kept) {
   kept->newer = NULL;
   kept->older = cache.newest;
   if (cache.newest != NULL) cache.newest->newer = kept;
@@ -62,31 +74,31 @@ static void put_first(struct kept_page *kept) {
   if (cache.oldest == NULL) cache.oldest = kept;
 }
 
-static void drop_kept(struct kept_page *kept) {
-  struct kept_page **at = bucket_of(kept->owner, kept->number);
+static void drop_kept(struct cached_block *kept) {
+  struct cached_block **at = bucket_of(kept->owner, kept->number);
   while (*at != kept) at = &(*at)->next;
   *at = kept->next;
   unlink_kept(kept);
-  if (kept->page != NULL) cache.bytes -= kept->page->bytes;
-  page_free(kept->page);
+  if (kept->block != NULL) cache.bytes -= kept->block->bytes;
+  block_free(kept->block);
   alloc_free(kept);
 }
 
 /* The oldest go, but those that are being decoded, and the newest. */
 static void drop_oldest(void) {
-  struct kept_page *kept = cache.oldest;
-  while (cache.bytes > PAGE_CACHE_BYTES && kept != NULL && kept != cache.newest) {
-    struct kept_page *newer = kept->newer;
-    if (kept->page != NULL) drop_kept(kept);
+  struct cached_block *kept = cache.oldest;
+  while (cache.bytes > BLOCK_CACHE_BYTES && kept != NULL && kept != cache.newest) {
+    struct cached_block *newer = kept->newer;
+    if (kept->block != NULL) drop_kept(kept);
     kept = newer;
   }
 }
 
-static struct kept_page *add_kept(uint64_t owner, int64_t number) {
-  struct kept_page *made = alloc_zeros(1, sizeof *made);
+static struct cached_block *add_kept(uint64_t owner, int64_t number) {
+  struct cached_block *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
-  struct kept_page **bucket = bucket_of(owner, number);
-  *made = (struct kept_page){.owner = owner, .number = number, .next = *bucket};
+  struct cached_block **bucket = bucket_of(owner, number);
+  *made = (struct cached_block){.owner = owner, .number = number, .next = *bucket};
   *bucket = made;
   put_first(made);
   return made;
@@ -94,34 +106,34 @@ static struct kept_page *add_kept(uint64_t owner, int64_t number) {
 
 /* ---- getting ---------------------------------------------------------------------------------------------------- */
 
-/* Gives the caller a count of the page. */
-static int get_page(uint64_t owner, int64_t number, page_load *load, const void *source, struct reader *reader,
-                    const struct parquet_page **out) {
+/* Gives the caller a count of the block. */
+static int get_block(uint64_t owner, int64_t number, block_load *load, const void *source, struct reader *reader,
+                     const struct block **out) {
   pthread_mutex_lock(&cache.lock);
-  struct kept_page *kept = find_kept(owner, number);
-  while (kept != NULL && kept->page == NULL) {
+  struct cached_block *kept = find_kept(owner, number);
+  while (kept != NULL && kept->block == NULL) {
     pthread_cond_wait(&cache.loaded, &cache.lock);
     kept = find_kept(owner, number);
   }
   if (kept != NULL) {
     unlink_kept(kept);
     put_first(kept);
-    *out = page_retain(kept->page);
+    *out = block_retain(kept->block);
     pthread_mutex_unlock(&cache.lock);
     return SHARDRT_OK;
   }
   kept = add_kept(owner, number);
   pthread_mutex_unlock(&cache.lock);
   if (kept == NULL) return ALLOC_FAILED;
-  struct parquet_page *made = NULL;
+  struct block *made = NULL;
   int code = load(source, number, reader, &made);
   pthread_mutex_lock(&cache.lock);
   if (code < 0) { /* those who wait try for themselves, and say why it fails */
     drop_kept(kept);
   } else {
-    kept->page = made;
+    kept->block = made;
     cache.bytes += made->bytes;
-    *out = page_retain(made);
+    *out = block_retain(made);
     drop_oldest();
   }
   pthread_cond_broadcast(&cache.loaded);
@@ -134,7 +146,7 @@ struct hands {
   struct {
     uint64_t owner; /* 0: nothing */
     int64_t number;
-    const struct parquet_page *page;
+    const struct block *block;
   } hand[HANDS];
 };
 
@@ -146,34 +158,34 @@ static void *hands_new(const void *owner) {
 static void hands_free(void *state) {
   struct hands *self = state;
   for (int32_t i = 0; i < HANDS; i++)
-    if (self->hand[i].page != NULL) page_free(self->hand[i].page);
+    if (self->hand[i].block != NULL) block_free(self->hand[i].block);
   alloc_free(self);
 }
 
-int page_cache_get(uint64_t owner, int64_t number, uint32_t hand, page_load *load, const void *source,
-                   struct reader *reader, const struct parquet_page **out) {
+int block_cache_get(uint64_t owner, int64_t number, uint32_t hand, block_load *load, const void *source,
+                    struct reader *reader, const struct block **out) {
   static const char key = 0; /* its address */
   struct hands *hands = reader_state(reader, &key, hands_new, hands_free);
   if (hands == NULL) return ALLOC_FAILED;
   const size_t i = (owner + hand) % HANDS; /* so that a source's do not meet, if they are no more */
   if (hands->hand[i].owner != owner || hands->hand[i].number != number) {
-    const struct parquet_page *page = NULL;
-    int code = get_page(owner, number, load, source, reader, &page);
+    const struct block *block = NULL;
+    int code = get_block(owner, number, load, source, reader, &block);
     if (code != SHARDRT_OK) return code;
-    page_free(hands->hand[i].page);
+    block_free(hands->hand[i].block);
     hands->hand[i].owner = owner;
     hands->hand[i].number = number;
-    hands->hand[i].page = page;
+    hands->hand[i].block = block;
   }
-  *out = hands->hand[i].page;
+  *out = hands->hand[i].block;
   return SHARDRT_OK;
 }
 
-void page_cache_forget(uint64_t owner) {
+void block_cache_forget(uint64_t owner) {
   pthread_mutex_lock(&cache.lock);
-  for (struct kept_page *kept = cache.newest; kept != NULL;) {
-    struct kept_page *older = kept->older;
-    assert(kept->owner != owner || kept->page != NULL); /* nobody decodes it */
+  for (struct cached_block *kept = cache.newest; kept != NULL;) {
+    struct cached_block *older = kept->older;
+    assert(kept->owner != owner || kept->block != NULL); /* nobody decodes it */
     if (kept->owner == owner) drop_kept(kept);
     kept = older;
   }

@@ -1,0 +1,37 @@
+/* block_cache.h - blocks of files that were decoded lately (pages of Parquet, spans of compressed files), kept for all
+ * threads and all sources of the process within one limit, so that the many rows of a block do not decode it again
+ * each. What a thread had last in a hand of its own it takes no lock for. */
+#ifndef SHARDRT_STORAGE_BLOCK_CACHE_H
+#define SHARDRT_STORAGE_BLOCK_CACHE_H
+
+#include <stdatomic.h>
+
+#include "storage/local/reader.h"
+
+enum { BLOCK_CACHE_BYTES = 256 * 1024 * 1024 };
+
+/* The head of a block: counted, and never changed after it is made. */
+struct block {
+  _Atomic int32_t holders;
+  size_t bytes;                      /* that it takes in memory */
+  void (*drop)(struct block *block); /* frees it */
+};
+
+/* One count more; less. NULL is allowed in the latter. */
+const struct block *block_retain(const struct block *self);
+void block_free(const struct block *self);
+
+/* A number of its own for each source. */
+uint64_t block_cache_owner(void);
+
+/* Decodes block `number` of a source; the caller owns the count. */
+typedef int block_load(const void *source, int64_t number, struct reader *reader, struct block **out);
+
+/* The block, decoded if it is not kept; threads that want the same one wait for the first. It stays until this reader
+ * asks for another one in the same `hand`, any number, in which one block at a time is. What the load fails with. */
+int block_cache_get(uint64_t owner, int64_t number, uint32_t hand, block_load *load, const void *source,
+                    struct reader *reader, const struct block **out);
+/* Drops all blocks of a source that nobody reads any more. */
+void block_cache_forget(uint64_t owner);
+
+#endif
