@@ -2,7 +2,8 @@
  *
  * Where all processes have the same files (mapping_identity: on one host, or on a network's file system), each reads
  * the heads of its share of them for their fingerprints, and tells the others: a job reads each head once. Else each
- * process reads them all, since a file of one host may differ from that of another. */
+ * process reads them all, since a file of one host may differ from that of another. Of files that all processes opened
+ * together (record/records.c) the fingerprints are known by then. */
 #include <stdio.h>
 #include <string.h>
 
