@@ -117,6 +117,12 @@ def parquet():
         seed("parquet", name, slurp(f"parquet/small/{name}.parquet"))
 
 
+def arrow():
+    for name in ["plain.arrow", "plain.arrows", "zstd.arrow", "zstd.arrows"]:
+        seed("arrow", name, slurp(f"arrow/small/{name}"))
+    seed("arrow", "refused", slurp("arrow/refused.arrow"))
+
+
 def hdf5_file(**options):
     out = io.BytesIO()
     with h5py.File(out, "w", libver=options.pop("libver", "earliest")) as file:
@@ -238,6 +244,6 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images,
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, arrow, text, refused, indexes, images,
              npz_and_cifar]:
     make()
