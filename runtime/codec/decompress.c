@@ -7,6 +7,7 @@
 #endif
 #ifndef SHARDRT_WITHOUT_LZ4
 #include <lz4.h>
+#include <lz4frame.h>
 #endif
 #ifndef SHARDRT_WITHOUT_SNAPPY
 #include <snappy-c.h>
@@ -20,7 +21,7 @@
 #include "base/libraries.h"
 #include "codec/inflate.h"
 
-static const char *const names[] = {"no", "brotli", "zstd", "snappy", "lz4", "gzip"};
+static const char *const names[] = {"no", "brotli", "zstd", "snappy", "lz4", "lz4", "gzip"};
 
 static int bad_bytes(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
   return error_set(SHARDRT_EFORMAT, "its %zu bytes of %s data do not become the %zu bytes that it tells of: %s", bytes,
@@ -81,6 +82,39 @@ static int by_lz4(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) 
 #endif
 }
 
+#ifndef SHARDRT_WITHOUT_LZ4
+/* All frames; *got: bytes that they became. Tells whether they are whole. */
+static bool by_frames(LZ4F_dctx *context, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room, size_t *got) {
+  size_t next = 1; /* bytes that it waits for; 0: a frame is over */
+  *got = 0;
+  while (bytes > 0) {
+    size_t taken = bytes, made = room - *got;
+    next = LZ4F_decompress(context, dst + *got, &made, data, &taken, NULL);
+    if (LZ4F_isError(next) || (taken == 0 && made == 0)) return false;
+    data += taken;
+    bytes -= taken;
+    *got += made;
+  }
+  return next == 0;
+}
+#endif
+
+static int by_lz4_frame(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+#ifndef SHARDRT_WITHOUT_LZ4
+  LZ4F_dctx *context = NULL;
+  size_t got = 0;
+  if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION)))
+    return error_set(SHARDRT_ENOMEM, "out of memory while decompressing %zu bytes of lz4 data", bytes);
+  const bool whole = by_frames(context, data, bytes, dst, room, &got);
+  LZ4F_freeDecompressionContext(context);
+  if (!whole) return bad_bytes(DECOMPRESS_LZ4_FRAME, bytes, room, "they are malformed, cut off, or become more");
+  return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_LZ4_FRAME, bytes, room, "they become fewer");
+#else
+  (void)data, (void)bytes, (void)dst, (void)room;
+  return libraries_missing("LZ4 (liblz4)");
+#endif
+}
+
 /* All members; *got: bytes that they became. */
 static int inflate_members(z_stream *stream, size_t room, size_t *got) {
   int code = Z_OK;
@@ -122,6 +156,8 @@ int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uin
     return by_snappy(data, bytes, dst, room);
   case DECOMPRESS_LZ4:
     return by_lz4(data, bytes, dst, room);
+  case DECOMPRESS_LZ4_FRAME:
+    return by_lz4_frame(data, bytes, dst, room);
   case DECOMPRESS_GZIP:
     return by_gzip(data, bytes, dst, room);
   case DECOMPRESS_NONE:

@@ -10,7 +10,8 @@ enum decompress_kind {
   DECOMPRESS_BROTLI,
   DECOMPRESS_ZSTD,
   DECOMPRESS_SNAPPY,
-  DECOMPRESS_LZ4, /* a block without a frame */
+  DECOMPRESS_LZ4,       /* a block without a frame; */
+  DECOMPRESS_LZ4_FRAME, /* one or more frames */
   DECOMPRESS_GZIP /* or zlib; one or more members */
 };
 

@@ -33,9 +33,9 @@ typedef struct shardrt_source_options {
                            what is damaged fails; see shardrt_source_readable */
   int32_t no_header; /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", …; a file
                         of tokens is tokens from its first byte on, whatever that looks like */
-  const char *const *nulls; /* of parquet, jsonl: what takes the place of nulls in each field that is asked for, in
-                               text; NULL: nothing, and a row that has one cannot be read. NULL for all */
-  int32_t tells_nulls;      /* 1: of parquet, jsonl, each field is a bool, whether the row has no null there */
+  const char *const *nulls; /* of parquet, arrow, jsonl: what takes the place of nulls in each field that is asked for,
+                               in text; NULL: nothing, and a row that has one cannot be read. NULL for all */
+  int32_t tells_nulls;      /* 1: of parquet, arrow, jsonl, each field is a bool, whether the row has no null there */
   int32_t leaves_nulls_out; /* 1: of parquet, rows that have a null for which there is no value are never read */
   shardrt_job *job;         /* NULL: this process opens all files itself. Else all processes of the job call with the
                                same arguments at the same time; of 64 files or more of records, each opens its share,
@@ -98,6 +98,8 @@ bool shardrt_source_format_has_files(const char *format);
  *   "npz"       https://numpy.org/doc/stable/reference/generated/numpy.savez.html, stored or deflated: the latter is
  *               unpacked once into the cache
  *   "parquet"   the columns of https://parquet.apache.org files, or those wanted: "a.b" is column b of structure a
+ *   "arrow"     the columns of Arrow's IPC files and streams, or those wanted, named as those of parquet; also a folder
+ *               that Hugging Face's `datasets` wrote by save_to_disk: https://arrow.apache.org/docs/format/Columnar.html
  *   "cifar"     CIFAR-10 and -100, the binary versions: https://www.cs.toronto.edu/~kriz/cifar.html
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index

@@ -6,9 +6,9 @@
 #include "dataset/formats.h"
 
 static const struct source_format *const formats[] = {
-    &npy_format,      &zarr_format,         &hdf5_format,  &safetensors_format, &idx_format,
-    &tfrecord_format, &array_record_format, &mds_format,   &tar_format,         &image_folder_format,
-    &csv_format,      &jsonl_format,        &cifar_format, &npz_format,         &parquet_format,
+    &npy_format,          &zarr_format, &hdf5_format,    &safetensors_format,  &idx_format, &tfrecord_format,
+    &array_record_format, &mds_format,  &tar_format,     &image_folder_format, &csv_format, &jsonl_format,
+    &cifar_format,        &npz_format,  &parquet_format, &arrow_format,
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

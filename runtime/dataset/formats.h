@@ -15,6 +15,7 @@ extern const struct source_format mds_format;
 extern const struct source_format tar_format;
 extern const struct source_format image_folder_format;
 extern const struct source_format parquet_format;
+extern const struct source_format arrow_format;
 extern const struct source_format csv_format;
 extern const struct source_format jsonl_format;
 extern const struct source_format cifar_format;

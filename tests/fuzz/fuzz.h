@@ -9,6 +9,7 @@
 /* Every target's name, in one place. */
 #define FUZZ_TARGETS(X)                                                                                                \
   X(array_record)                                                                                                      \
+  X(arrow)                                                                                                             \
   X(audio)                                                                                                             \
   X(bytes)                                                                                                             \
   X(cifar)                                                                                                             \

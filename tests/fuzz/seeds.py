@@ -117,6 +117,12 @@ def parquet():
         seed("parquet", name, slurp(f"parquet/small/{name}.parquet"))
 
 
+def arrow():
+    for name in ["plain.arrow", "plain.arrows", "zstd.arrow", "zstd.arrows"]:
+        seed("arrow", name, slurp(f"arrow/small/{name}"))
+    seed("arrow", "refused", slurp("arrow/refused.arrow"))
+
+
 def hdf5_file(**options):
     out = io.BytesIO()
     with h5py.File(out, "w", libver=options.pop("libver", "earliest")) as file:
@@ -269,6 +275,6 @@ def tokenizers():
         seed("tokenize", f"kind-{kind}", bytes([kind]) + text)
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, text, refused, indexes, images, audio,
-             npz_and_cifar, tokenizers]:
+for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, arrow, text, refused, indexes, images,
+             audio, npz_and_cifar, tokenizers]:
     make()

@@ -169,6 +169,7 @@ describe("odd arguments", function()
     good = {
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
       parquet = { folder .. "/nowhere.parquet", { fields = { x = "int8" }, nulls = "skip", cache = folder } },
+      arrow = { folder .. "/nowhere.arrow", { fields = { x = "int8" }, nulls = "skip", cache = folder } },
       safetensors = { folder .. "/nowhere.safetensors", { fields = { x = "int8" }, verify = true, cache = folder } },
       zarr = { { x = folder } }, hdf5 = { { x = folder .. "/h.h5:/x" } },
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },

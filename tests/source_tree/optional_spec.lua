@@ -16,6 +16,7 @@ local SAID = {
   ["mds with hashes of XXH"] = "xxHash (libxxhash)", ["mds with hashes of SHA"] = "OpenSSL (libcrypto)", ["mds"] = "",
   ["parquet of lz4"] = "LZ4 (liblz4)", ["parquet of snappy"] = "Snappy (libsnappy)", ["parquet of gzip"] = "",
   ["parquet"] = "", ["idx"] = "",
+  ["arrow of lz4"] = "LZ4 (liblz4)", ["arrow of zstd"] = "Zstandard (libzstd)", ["arrow"] = "",
 }
 
 local CLEAN = "env -u MAKEFLAGS -u CFLAGS -u CPPFLAGS -u LDFLAGS -u ASSERTS -u SANITIZE -u CUDA_KERNELS"
@@ -37,9 +38,9 @@ describe("a shardrt without libraries", function()
     assert.equal(0, built.status, built.output)
     local unpack = "cd %s && tar -xzf %s/tests/files/arrays.tar.gz && for name in brotli zstd snappy uncompressed; do "
       .. "gunzip -c %s/tests/files/array_record/$name-1.array_record.gz > $name-1.array_record; done; "
-      .. "cp -r %s/tests/files/mds %s/tests/files/parquet ."
+      .. "cp -r %s/tests/files/mds %s/tests/files/parquet %s/tests/files/arrow ."
     local here = mpi.shell("pwd").stdout:match "[^\n]+"
-    assert.equal(0, mpi.shell(unpack:format(folder, here, here, here, here)).status)
+    assert.equal(0, mpi.shell(unpack:format(folder, here, here, here, here, here)).status)
     files.write(folder, "x", "\0\0\8\1\0\0\0\4abcd") -- IDX: uint8 {4}
     assert.equal(0, mpi.shell(("gzip %s/x"):format(folder)).status)
   end)

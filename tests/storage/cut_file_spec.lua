@@ -121,6 +121,7 @@ describe("a file of any format that is cut short between two reads", function()
 
   for format, make in pairs {
     array_record = function() return gunzip("array_record/uncompressed-1.array_record.gz", "a.array_record") end,
+    arrow = function() return copy "arrow/plain.arrow", "%q, { fields = { 'i32' } }" end,
     cifar = function() return copy "cifar/train.bin" end,
     csv = function() return write("a.csv", "x,y\n1,2\n3,4\n") end,
     hdf5 = function() return "data.h5", "{ x = %q .. ':/chunked' }" end,

@@ -24,8 +24,9 @@ local folder, cache, server
 setup(function()
   folder = boxes.unpack() -- arrays of zarr, hdf5, safetensors and .npy
   assert(os.execute(("cp tests/files/records/* tests/files/cifar/data_batch_*.bin '%s'"):format(folder)) == 0)
-  assert(os.execute(("cp -r tests/files/mds tests/files/npz tests/files/megatron tests/files/parquet '%s'"):format(
-    folder)) == 0)
+  for _, name in ipairs { "mds", "npz", "megatron", "parquet", "arrow" } do
+    assert(os.execute(("cp -r tests/files/%s '%s'"):format(name, folder)) == 0)
+  end
   for _, name in ipairs { "zstd-4", "uncompressed-4", "examples" } do
     local from = ("tests/files/array_record/%s.array_record.gz"):format(name)
     assert(os.execute(("gunzip -c %s >'%s/%s.array_record'"):format(from, folder, name)) == 0)
@@ -114,6 +115,9 @@ local SOURCES = [[
       mds_zstd = s.mds(at "mds/zstd-hashes", with { fields = MDS }), mds_gz = s.mds(at "mds/gz", with { fields = MDS }),
       parquet = s.parquet(at "parquet/delta.parquet", with { fields = { "i32", "text", "list" } }),
       pages = s.parquet(at "parquet/plain.parquet", with { fields = { "i64", "class", maybe = { null = 5 } } }),
+      arrow = s.arrow(at "arrow/plain.arrow", with { fields = { "i32", "text", "list", "class" } }),
+      stream = s.arrow(at "arrow/zstd.arrows", with { fields = { "i64", "text", maybe = { null = 5 } } }),
+      saved = s.arrow(at "arrow/saved/train/", with { fields = { "x", "text" } }),
       tar = s.tar(at "webdataset.tar", o), csv = s.csv(at "table.csv", o), jsonl = s.jsonl(at "lines.jsonl", o),
       cifar = s.cifar({ at "data_batch_1.bin", at "data_batch_2.bin" }, o),
       safetensors = s.safetensors(at "data.safetensors", with { fields = { float32 = "float32", int8 = "int8" } }),

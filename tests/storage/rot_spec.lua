@@ -108,7 +108,7 @@ local function zarr(name)
   end
 end
 
--- Of tests/files/parquet.
+-- Of tests/files/parquet and tests/files/arrow.
 local TABLE_FIELDS = { i32 = "int32", class = "bytes", list = { "int32", { -1 } }, maybe = { "int32", null = 7 } }
 
 local function hdf5(file, ...)
@@ -220,6 +220,8 @@ local formats = {
   { "tfrecord", records("tfrecord", "tests/files/records/tensorflow.tfrecord") },
   { "parquet", records("parquet", "tests/files/parquet/plain.parquet", TABLE_FIELDS) },
   { "parquet with an offset index", records("parquet", "tests/files/parquet/delta.parquet", TABLE_FIELDS) },
+  { "arrow", records("arrow", "tests/files/arrow/plain.arrow", TABLE_FIELDS) },
+  { "arrow of zstd", records("arrow", "tests/files/arrow/zstd.arrows", TABLE_FIELDS) },
   { "array_record", records("array_record", "tests/files/array_record/examples.array_record.gz") },
 }
 

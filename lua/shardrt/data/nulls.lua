@@ -55,8 +55,8 @@ function nulls.of_fields(caller, format, names, fields)
   for i, name in ipairs(names) do
     local given = given_null(fields and fields[name])
     if given ~= nil then
-      if format ~= "parquet" and format ~= "jsonl" then
-        fail("%s, fields.%s: null is of source.parquet and source.jsonl, whose values may be null", caller, name)
+      if format ~= "parquet" and format ~= "arrow" and format ~= "jsonl" then
+        fail("%s, fields.%s: null is of source.parquet, arrow and jsonl, whose values may be null", caller, name)
       end
       some[#some + 1] = text_of(caller, name, given)
       values[i - 1] = some[#some]

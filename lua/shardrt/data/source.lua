@@ -21,14 +21,14 @@ fail.own()
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
 ---@field fields table<string|integer, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes", or a
 ---name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample. Of
----parquet and jsonl also with what takes the place of a null: {"int32", null = -7}, {null = ""}
+---parquet, arrow and jsonl also with what takes the place of a null: {"int32", null = -7}, {null = ""}
 ---@field verify boolean|"once"|nil # whether a record's checksum is looked at whenever it is read (true), or when a
 ---source reads it for the first time; true
 ---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
 ---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
 ---@field delimiter string? # of csv: the character between cells; ","
----@field nulls "error"|"skip"|nil # of parquet and jsonl: what becomes of rows with a null in a field that gives nulls
----no value; "skip": they are left out, in all processes alike; "error": they cannot be read
+---@field nulls "error"|"skip"|nil # of parquet, arrow and jsonl: what becomes of rows with a null in a field that gives
+---nulls no value; "skip": they are left out, in all processes alike; "error": they cannot be read
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
 ---@field cache_bytes integer? # of files read over HTTP, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
@@ -52,6 +52,7 @@ fail.own()
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field parquet fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # columns of tables
+---@field arrow fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # IPC files and streams
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
 ---@field jsonl fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # lines of JSON objects
 ---@field cifar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # CIFAR-10 and -100, binary
@@ -280,7 +281,7 @@ local function open_files(format, given, o)
   fail.keywords(caller .. ", options", o, {
     cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
     delimiter = format == "csv" or nil, header = format == "csv" or nil,
-    nulls = format == "parquet" or format == "jsonl" or nil,
+    nulls = format == "parquet" or format == "arrow" or format == "jsonl" or nil,
   })
   local paths = file_patterns.expand(caller, given)
   local skips = bad_records.skips(caller, o.on_bad_record)

@@ -18,9 +18,9 @@ usage: shardrt [options] index [--check] [--force] FILES...
        shardrt run -n N [options] index [--check] [--force] FILES...
 
 Writes checksums into FILE.shardrt-index or, where that cannot be written, into the cache folder. Sources then find what
-changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron, IDX and HDF5 files, of every chunk
-of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. Of Parquet
-files it is of every page, or of every block where the file tells itself where pages are. ArrayRecord files have
+changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, Megatron, IDX, HDF5 and Arrow files, of every
+chunk of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files. Of
+Parquet files it is of every page, or of every block where the file tells itself where pages are. ArrayRecord files have
 checksums of their own, which --check compares.
 
 Earlier checksums stay, so a command that was killed continues where it was. All cores help; under mpirun or
@@ -31,8 +31,8 @@ FILES are paths, patterns in quotes, and folders. Of a folder, all data files ar
   --check            compare the files with their checksums, and print a line for each range that is damaged
   --force            forget earlier checksums: the files are known to be good
   --format NAME      say what the files are, where their names and first bytes do not: plain (any file without
-                     records), npy, tokens, megatron, idx, hdf5, zarr, tar, tfrecord, array_record, csv, jsonl,
-                     mds, npz, safetensors, cifar, parquet
+                     records), npy, tokens, megatron, idx, hdf5, arrow, zarr, tar, tfrecord, array_record, csv,
+                     jsonl, mds, npz, safetensors, cifar, parquet
   --delimiter C, --no-header   read csv files as their sources do
   --cache FOLDER     use this cache folder
 
@@ -48,9 +48,10 @@ local ENDINGS = {
   { "%-ubyte$", "plain" }, { "%.idx$", "plain" }, { "%.tar$", "tar" }, { "%.tfrecords?$", "tfrecord" },
   { "%.tfrecords?%-%d+%-of%-%d+$", "tfrecord" }, { "%.csv$", "csv" }, { "%.jsonl$", "jsonl" }, { "%.ndjson$", "jsonl" },
   { "%.safetensors$", "safetensors" }, { "%.npz$", "npz" }, { "%.array_records?$", "array_record" },
-  { "%.arrayrecords?$", "array_record" }, { "%.parquet$", "parquet" },
+  { "%.arrayrecords?$", "array_record" }, { "%.parquet$", "parquet" }, { "%.arrow$", "arrow" },
+  { "%.feather$", "arrow" },
 }
-local PLAIN = { plain = true, npy = true, tokens = true, megatron = true, idx = true, hdf5 = true }
+local PLAIN = { plain = true, npy = true, tokens = true, megatron = true, idx = true, hdf5 = true, arrow = true }
 local COMPRESSED = { tar = true, tfrecord = true, csv = true, jsonl = true } -- they may be
 local RECORDS = {
   tar = true, tfrecord = true, csv = true, jsonl = true, mds = true, npz = true, safetensors = true, cifar = true,
@@ -131,6 +132,7 @@ local function kind_of(path)
   if text:find "^\147NUMPY" or text:find "^\137HDF\r\n\26\n" then return "plain" end
   if text:find "^PK\3\4" then return "npz" end
   if text:find "^PAR1" then return "parquet" end
+  if text:find "^ARROW1" then return "arrow" end
   if text:sub(258, 262) == "ustar" then return "tar" end
 end
 

@@ -55,6 +55,13 @@ fails("parquet of lz4", function() return parquet "lz4" end)
 fails("parquet of snappy", function() return parquet "dictionary" end)
 fails("parquet of gzip", function() return parquet "split" end)
 fails("parquet", function() return parquet "plain" end)
+local function arrow(name)
+  local path = ("%s/arrow/%s"):format(folder, name)
+  return shardrt.source.arrow(path, { fields = { "i32", "text" }, cache = folder .. "/cache" }):read(0, 120)
+end
+fails("arrow of lz4", function() return arrow "lz4.arrow" end)
+fails("arrow of zstd", function() return arrow "zstd.arrows" end)
+fails("arrow", function() return arrow "plain.arrow" end)
 fails("idx", function() return shardrt.source.idx { x = folder .. "/x.gz" }:read(0, 4) end)
 
 -- What it computes by itself is what the libraries compute.
