@@ -28,15 +28,15 @@ end
 
 describe("source.folder", function()
   it("gives torchvision's samples in its order", function()
-    make("b/2.jpg", "b/10.JPEG", "b/x-y/1.png", "b/x/1.png", "b/z.png", "a/only.Jpg", "c é/1.png", "b/notes.txt",
-      "b/.hidden.jpg", ".git/1.jpg")
+    make("b/2.jpg", "b/10.JPEG", "b/x-y/1.png", "b/x/1.png", "b/z.png", "a/only.Jpg", "c é/1.png", "b/3.webp",
+      "b/notes.txt", "b/.hidden.jpg", ".git/1.jpg")
     files.write(folder, "README.jpg", "in no class")
     local source = shardrt.source.folder(folder)
     assert.same({ "a", "b", "c é" }, source.classes)
     assert.same({ "image", "label" }, source.names)
     -- sorted(os.walk(class)), then sorted names: a folder's own files first, "x" before "x-y"
-    assert.same({ "a/only.Jpg 0", "b/10.JPEG 1", "b/2.jpg 1", "b/z.png 1", "b/x/1.png 1", "b/x-y/1.png 1",
-      "c é/1.png 2" }, paths_of(source))
+    assert.same({ "a/only.Jpg 0", "b/10.JPEG 1", "b/2.jpg 1", "b/3.webp 1", "b/z.png 1", "b/x/1.png 1",
+      "b/x-y/1.png 1", "c é/1.png 2" }, paths_of(source))
   end)
 
   it("follows links, and leaves pipes alone", function()

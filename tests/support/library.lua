@@ -112,4 +112,10 @@ function library.pyarrow()
   return python_with("pyarrow", "build/python/bin/python3", "there is no pyarrow in build/python: make test-python")
 end
 
+--- A Python that has soundfile, and then Pillow, or nil and why there is none.
+---@return string?, string?
+function library.media()
+  return python_with("soundfile", "build/python/bin/python3", "there is no soundfile in build/python: make test-python")
+end
+
 return library

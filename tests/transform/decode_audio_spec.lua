@@ -145,7 +145,7 @@ describe("decode_audio", function()
     refused("3 bytes, which are no sound", "abc")
     refused("no WAV, FLAC, Ogg or MP3: it begins with the bytes 46 4f 52 4d", "FORM\0\0\0\4AIFF")
     refused("a damaged FLAC, or one of a kind that libsndfile-", "fLaC" .. ("\0"):rep(60))
-    refused('it is cut off: 300 bytes of "data" are missing', read("pcm_16.wav"):sub(1, -301))
+    refused('it is cut off: 300 bytes of samples are missing', read("pcm_16.wav"):sub(1, -301))
     for _, name in ipairs { "pcm_16.flac", "pcm_24.flac" } do
       local text = read(name)
       refused("a damaged FLAC", text:sub(1, math.floor(#text / 2)))

@@ -105,20 +105,22 @@ static uint32_t read_32(const uint8_t *at) {
 }
 
 /* EFORMAT: the samples of a WAV file end before they should, where libsndfile takes those that are there. A program
- * that writes to a pipe knows no length, and says the largest. */
-static int check_riff(const uint8_t *data, size_t bytes) {
+ * that writes to a pipe knows no length, and says the largest. What else is wrong with its chunks, libsndfile finds.
+ * *found becomes whether there are any. */
+static int check_riff(const uint8_t *data, size_t bytes, bool *found) {
   enum { RIFF = 12, CHUNK = 8 };
-  if (memcmp(data, "RIFF", 4) != 0) return SHARDRT_OK;
-  for (size_t at = RIFF; bytes - at >= CHUNK;) {
+  *found = memcmp(data, "RIFF", 4) != 0;
+  for (size_t at = RIFF; !*found && bytes - at >= CHUNK;) {
     const size_t length = read_32(data + at + 4), left = bytes - at - CHUNK;
     const bool samples = memcmp(data + at, "data", 4) == 0, unknown = length >= INT32_MAX;
-    if (length > left && !(samples && unknown))
-      return error_set(SHARDRT_EFORMAT, "a damaged WAV: it is cut off: %zu bytes of \"%.4s\" are missing",
-                       length - left, (const char *)data + at);
-    if (samples) return SHARDRT_OK;
-    at += CHUNK + length + (length & 1 & (length < left));
+    if (samples && length > left && !unknown)
+      return error_set(SHARDRT_EFORMAT, "a damaged WAV: it is cut off: %zu bytes of samples are missing",
+                       length - left);
+    *found = samples;
+    if (length >= left) return SHARDRT_OK;
+    at += CHUNK + length + (length & 1);
   }
-  return error_set(SHARDRT_EFORMAT, "a damaged WAV: it has no samples");
+  return SHARDRT_OK;
 }
 
 /* Opens a sound, and compares what its header says with what is asked for. */
@@ -130,7 +132,8 @@ static int open_sound(const shardrt_transform *self, const struct value *in, str
   if (out->name == NULL)
     return error_set(SHARDRT_EFORMAT, "no WAV, FLAC, Ogg or MP3: it begins with the bytes %02x %02x %02x %02x", data[0],
                      data[1], data[2], data[3]);
-  int code = check_riff(data, bytes);
+  bool found;
+  int code = check_riff(data, bytes, &found);
   if (code < 0) return code;
   out->file = sf_open_virtual(&in_memory, SFM_READ, &out->info, out);
   if (out->file == NULL) /* why is known by a variable that all threads share */
@@ -143,6 +146,8 @@ static int open_sound(const shardrt_transform *self, const struct value *in, str
                      "a %s that does not say how many frames it has, as one written to a pipe; "
                      "encode it into a file",
                      out->name);
+  else if (info->frames == 0 && !found)
+    code = error_set(SHARDRT_EFORMAT, "a damaged WAV: it is cut off before its samples");
   else if (info->channels < 1 || info->frames < 0 || info->frames > MOST_ELEMENTS / info->channels)
     code = error_set(SHARDRT_EFORMAT, "a sound of %lld frames, %d channels; at most %lld numbers are decoded",
                      (long long)info->frames, info->channels, (long long)MOST_ELEMENTS);
