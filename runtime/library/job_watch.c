@@ -116,9 +116,8 @@ int job_watch_finish(bool is_stopped) {
   const struct library_arguments given = {.number = is_stopped, .has_number = true};
   const int code = library_call(&watched.told, "finish", &given, NULL);
   if (code == SHARDRT_OK) return code;
-  char *message = alloc_text("%s", shardrt_error_message());
-  job_watch_fail(message != NULL ? message : "no memory is left");
-  error_set(code, "%s", message != NULL ? message : "no memory is left");
-  alloc_free(message);
-  return code;
+  char message[4096]; /* what follows may set others */
+  snprintf(message, sizeof message, "%s", shardrt_error_message());
+  job_watch_fail(message);
+  return error_set(code, "%s", message);
 }

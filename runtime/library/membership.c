@@ -221,16 +221,15 @@ static int leave(void *context) {
   say_farewell(false);
   shardrt_job *job = membership.job;
   const int told = job_watch_finish(orderly_end_was_told());
-  char *message = told < 0 ? alloc_text("%s", shardrt_error_message()) : NULL;
+  char message[4096]; /* of that; what follows may set others */
+  snprintf(message, sizeof message, "%s", shardrt_error_message());
   int code = shardrt_job_close(job);
   if (code < 0)
     job_abandon_because(job, membership.sliced.why);
   else
     code = shardrt_verify_finish();
   clear();
-  if (told < 0 && message != NULL) code = error_set(told, "%s", message);
-  alloc_free(message);
-  return code;
+  return told < 0 ? error_set(told, "%s", message) : code;
 }
 
 int shardrt_leave(void) {
