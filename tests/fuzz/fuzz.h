@@ -26,6 +26,7 @@
   X(npz)                                                                                                               \
   X(parquet)                                                                                                           \
   X(png)                                                                                                               \
+  X(restart)                                                                                                           \
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \
   X(tfrecord)                                                                                                          \
