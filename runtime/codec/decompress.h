@@ -12,7 +12,7 @@ enum decompress_kind {
   DECOMPRESS_SNAPPY,
   DECOMPRESS_LZ4,       /* a block without a frame; */
   DECOMPRESS_LZ4_FRAME, /* one or more frames */
-  DECOMPRESS_GZIP /* or zlib; one or more members */
+  DECOMPRESS_GZIP       /* or zlib; one or more members */
 };
 
 /* Decompresses `bytes` bytes, which must become exactly `room`: nothing is ever written beyond them. EFORMAT: they are

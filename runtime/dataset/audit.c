@@ -9,6 +9,7 @@
 #include "dataset/index_file.h"
 #include "dataset/magic.h"
 #include "dataset/source.h"
+#include "storage/restart_table.h"
 #include "storage/write/cache.h"
 #include "system/machine.h"
 #include "system/team.h"
@@ -375,9 +376,12 @@ int shardrt_audit_remove(const char *path, const char *folder) {
     alloc_free(about);
   }
   if (code < 0) return code;
-  const struct cache_request request = {
-      .path = path, .file = &file.map, .folder = folder, .suffix = ".shardrt-index", .fits = fits_never};
-  code = cache_remove(&request);
+  static const char *const suffixes[] = {".shardrt-index", RESTART_SUFFIX};
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && code == SHARDRT_OK; i++) {
+    const struct cache_request request = {
+        .path = path, .file = &file.map, .folder = folder, .suffix = suffixes[i], .fits = fits_never};
+    code = cache_remove(&request);
+  }
   stored_close(&file);
   return code;
 }

@@ -99,8 +99,9 @@ bool shardrt_source_format_has_files(const char *format);
  *               unpacked once into the cache
  *   "parquet"   the columns of https://parquet.apache.org files, or those wanted: "a.b" is column b of structure a
  *   "arrow"     the columns of Arrow's IPC files and streams, or those wanted, named as those of parquet; also a folder
- *               that Hugging Face's `datasets` wrote by save_to_disk: https://arrow.apache.org/docs/format/Columnar.html
- *   "cifar"     CIFAR-10 and -100, the binary versions: https://www.cs.toronto.edu/~kriz/cifar.html
+ *               that Hugging Face's `datasets` wrote by save_to_disk:
+ * https://arrow.apache.org/docs/format/Columnar.html "cifar"     CIFAR-10 and -100, the binary versions:
+ * https://www.cs.toronto.edu/~kriz/cifar.html
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
  * beside the file, or in the cache: see runtime/dataset/index_file.h. Errors as shardrt_source_open. */

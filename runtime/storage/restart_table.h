@@ -16,6 +16,8 @@ enum {
   RESTART_SPAN_MOST = 1 << 26, /* longer ones are not decoded for the sake of a few bytes */
 };
 
+#define RESTART_SUFFIX ".restart.shardrt-index" /* of its name, behind that of the compressed file */
+
 struct restart_point {
   uint64_t at;           /* the byte of the compressed file that decoding goes on with, */
   uint64_t first;        /* and the one of what it holds */

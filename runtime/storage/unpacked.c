@@ -331,7 +331,7 @@ static int replace_in_place(struct stored *file, struct unpacking *u) {
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = u->folder,
-                                        .suffix = ".restart.shardrt-index",
+                                        .suffix = RESTART_SUFFIX,
                                         .work_bytes = file->bytes,
                                         .fits = points_fit,
                                         .make = write_points,

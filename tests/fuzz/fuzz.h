@@ -28,6 +28,7 @@
   X(npz)                                                                                                               \
   X(parquet)                                                                                                           \
   X(png)                                                                                                               \
+  X(restart)                                                                                                           \
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \
   X(tfrecord)                                                                                                          \

@@ -275,6 +275,18 @@ def tokenizers():
         seed("tokenize", f"kind-{kind}", bytes([kind]) + text)
 
 
+def restart():
+    """Tables of places in a gzipped file: their footers are made to fit by the target."""
+    def table(*points):
+        return b"".join(struct.pack("<3Q4I", *point) for point in points) + struct.pack("<6Q2I8s", 0, 0, 0, len(points) - 1,
+                                                                                       0, 0, 0, 0, b"")
+    seed("restart", "one", table((0, 0, 0, 0, 0, 0, 0)))
+    seed("restart", "three", table((0, 0, 0, 0, 0, 0, 0), (10, 0, 0, 0, 0, 1, 0), (4000, 7000, 0, 0, 3, 1, 0)))
+    window = zlib.compress(bytes(1000))
+    window += bytes(-len(window) % 8)
+    seed("restart", "window", window + table((0, 0, 0, 0, 0, 0, 0), (4000, 9000, 0, len(window), 5, 1, 0)))
+
+
 for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, arrow, text, refused, indexes, images,
-             audio, npz_and_cifar, tokenizers]:
+             audio, npz_and_cifar, tokenizers, restart]:
     make()
