@@ -416,7 +416,7 @@ int cache_room(const char *asked, int64_t *out) {
   int64_t limit = 0;
   int code = unpacked_limit(&limit);
   if (code == SHARDRT_OK) code = cache_folder(asked, &folder);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   *out = limit - bytes_in_use(folder);
   if (statvfs(folder, &disk) == 0 && disk.f_bavail < (uint64_t)INT64_MAX / disk.f_frsize) {
     const int64_t is_free = (int64_t)(disk.f_bavail * disk.f_frsize);
