@@ -3,9 +3,9 @@
 local mpi = {}
 
 --- What mpirun needs in its environment to run as root and with more processes than cores: OpenMPI 4's words, and 5's.
---- Nothing goes over TCP, of which OpenMPI 5 complains on a machine without a network.
+--- TCP goes over the loopback: of others OpenMPI 5 complains on a machine without a network.
 mpi.environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-  .. "OMPI_MCA_btl=^tcp PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe"
+  .. "OMPI_MCA_btl_tcp_if_include=lo PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe"
 
 local function quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
