@@ -104,9 +104,12 @@ describe("a bad file", function()
           local path = files.write(folder, "flip.npy", flipped(text, at, mask))
           local one, two = load(path), open("npy", path)
           if one then
+            local now = flipped(text, at, mask)
+            local size = now:match "'>%a(%d+)'" -- "<" flipped to ">": the elements' bytes the other way around
+            local right = size and npy_payload:gsub(("."):rep(size), string.reverse) or npy_payload
             opened = opened + 1
-            assert.equal(npy_payload, one)
-            assert.is_true(two == nil or two == npy_payload)
+            assert.equal(right, one)
+            assert.is_true(two == nil or two == right)
           end
         end
       end

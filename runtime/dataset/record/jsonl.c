@@ -120,7 +120,9 @@ static int find_told(const struct jsonl *self, int32_t f, struct reader *arena, 
     if (code == SHARDRT_EFORMAT && *sample > self->first) code = SHARDRT_OK; /* told of when it is read */
   }
   *sample = self->first;
-  return code == SHARDRT_OK ? json_bad(line, "is null or missing in every line; `fields` can say what it is") : code;
+  return code == SHARDRT_OK
+             ? json_bad(line, "is null or missing in every line; `fields` says which are wanted, and what they are")
+             : code;
 }
 
 /* Makes what is not said of a field what its first value is. */
