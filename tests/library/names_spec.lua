@@ -16,10 +16,15 @@ local function shown(file)
   return names
 end
 
+-- The linker's own, which it shows where a library of the program asks for them, as some of sound do.
+local LINKER = { __bss_start = true, _edata = true, _end = true }
+
 local function only_public(file)
   local names = shown(file)
   assert.is_true(#names > 100, file)
-  for _, name in ipairs(names) do assert.truthy(name:match "^shardrt_", file .. " shows " .. name) end
+  for _, name in ipairs(names) do
+    assert.truthy(LINKER[name] or name:match "^shardrt_", file .. " shows " .. name)
+  end
 end
 
 describe("the names of shardrt", function()
