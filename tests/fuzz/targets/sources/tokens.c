@@ -1,5 +1,5 @@
 /* tokens.c - a flat file of tokens, bare or with llm.c's header. */
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_tokens(const uint8_t *data, size_t size) {
   static const shardrt_token_options options[] = {

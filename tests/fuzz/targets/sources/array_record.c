@@ -5,7 +5,7 @@
 
 #include <highwayhash/c_bindings.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 #include "codec/riegeli.h"
 
 enum { BLOCK = RIEGELI_BLOCK, BLOCK_HEADER = 24, CHUNK_HEADER = 40, MOST_BLOCKS = 4 };

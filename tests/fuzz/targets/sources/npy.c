@@ -1,5 +1,5 @@
 /* npy.c - a .npy file, as a source and as an array. */
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_npy(const uint8_t *data, size_t size) {
   const char *path = fuzz_write("x.npy", data, size);

@@ -1,5 +1,5 @@
 /* safetensors.c - a file of arrays, as a source and as weights. */
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_safetensors(const uint8_t *data, size_t size) {
   const char *path = fuzz_write("x.safetensors", data, size);

@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 enum { LOCAL = 30, ENTRY = 46, END = 22, DEFLATED = 8, RAW = -15, CONTENTS_AT_MOST = 1 << 16 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 enum { BLOCK = 512, SIZE_AT = 124, SIZE_DIGITS = 11, SUM_AT = 148, SUM_BYTES = 8 };
 

@@ -1,7 +1,7 @@
 /* megatron.c - an index of Megatron's and its tokens, in both views, and as half of a blend. */
 #include <stdio.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_megatron(const uint8_t *data, size_t size) {
   static const shardrt_megatron_options options[] = {

@@ -1,7 +1,7 @@
 /* hdf5.c - a file with a dataset "data". */
 #include <stdio.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_hdf5(const uint8_t *data, size_t size) {
   enum { PATH = 128 };

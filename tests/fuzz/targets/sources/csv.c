@@ -1,5 +1,5 @@
 /* csv.c - a table in text: with a header, and with none and semicolons. */
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_csv(const uint8_t *data, size_t size) {
   const shardrt_source_options other = {.delimiter = ';', .no_header = 1};

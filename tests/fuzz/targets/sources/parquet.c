@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 #include "dataset/view/pruned.h"
 #include "memory/condition.h"
 

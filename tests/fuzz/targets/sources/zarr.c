@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_zarr(const uint8_t *data, size_t size) {
   static const char *const chunks[] = {"c/0/0/0", "c/1/0/0", "0", "0.0", "0.0.0", "1.0.0"};

@@ -1,7 +1,7 @@
 /* mds.c - a folder of MDS: index.json, then the first shard as it is, then compressed. */
 #include <stdio.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 void fuzz_mds(const uint8_t *data, size_t size) {
   static const char *const names[] = {"mds/index.json", "mds/shard.00000.mds", "mds/shard.00000.mds.zstd"};

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 enum { MAGIC = 6, LENGTH = 4, HEAD = 8 };
 

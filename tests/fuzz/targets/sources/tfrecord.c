@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 #include "base/crc32c.h"
 
 enum { HEAD = 8, CRC = 4 };
