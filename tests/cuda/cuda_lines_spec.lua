@@ -264,6 +264,7 @@ describe("GPUs that do together what goes along mesh axes", function()
         shardrt.sync_global_devices "the next"
       end
       assert(C.shardrt_sum_in_lines(current.job, parts.handle, whole.handle, nil, out) == 0)
+      C.shardrt_array_free(out[0])
     ]], { processes = 2, devices = 1, links = "collectives", timeout = 20 })
   end)
 end)
