@@ -83,8 +83,10 @@ function views.leaf(first)
   return source, ids, blocks
 end
 
+-- A shard of a shard is one of what that is made of, whose blocks count, which are not known here: it is left as it is.
 function views.shard(first)
-  local source, ids, blocks = views.any(first)
+  local source, ids, blocks, name = views.any(first)
+  if name == "shard" then return source, ids, blocks end
   local n = random(1, 3)
   local index = random(0, n - 1)
   return source:shard(n, index), blocks_where(blocks, ids, function(_, i) return i % n == index end)
@@ -114,9 +116,10 @@ end
 local NAMES, depth = { "leaf", "leaf", "shard", "filter", "map", "concat" }, 0
 function views.any(first)
   depth = depth + 1
-  local source, ids, blocks = views[depth > 3 and "leaf" or NAMES[random(#NAMES)]](first)
+  local name = depth > 3 and "leaf" or NAMES[random(#NAMES)]
+  local source, ids, blocks = views[name](first)
   depth = depth - 1
-  return source, ids, blocks
+  return source, ids, blocks, name
 end
 
 -- Every sample of an epoch once; those of a window are of as many blocks.
