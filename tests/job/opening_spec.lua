@@ -298,6 +298,13 @@ describe("a source of many files", function()
       fail.check(C.shardrt_check_source(current.job, source))
       local batch = shardrt.loader(order)()
       assert(batch.x.addressable_shards[1].data.data[0] > 300)
+      source, batch = nil, nil -- luacheck: ignore
+      collectgarbage() -- and once more where nulls are looked for
+      assert(#shardrt.source.jsonl(paths "gz", { nulls = "skip" }) == 3 * FILES)
+      -- Who comes to something else is told where the others are.
+      local line = debug.getinfo(1, "l").currentline + 1
+      has(fails(me == 0 and function() shardrt.source.jsonl(paths "gz") end or function() meet "something else" end),
+        ("opening the files of source.jsonl at %s:%d"):format(arg[0], line))
     ]]
     assert.equal(0, result.status, result.output)
     assert(result.output:find("source.jsonl reads 90 compressed files where they lie", 1, true), result.output)
