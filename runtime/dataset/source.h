@@ -34,7 +34,8 @@ struct source_file {
   const struct stored *stored; /* the same. NULL: it is no such file, but has */
   uint64_t fingerprint;        /* this fingerprint */
   bool is_told;                /* it was another process that read the file's head, and told the fingerprint */
-  size_t bytes;                /* of a file that is opened later, without `stored`: its length, */
+  size_t bytes;                /* of a file that is opened later, without `stored`: its length; */
+  size_t packed_bytes;         /* about those of a compressed one that is read where it lies, else 0; */
   bool is_remote;              /* and whether it lies on a server */
 };
 

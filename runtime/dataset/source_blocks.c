@@ -2,7 +2,7 @@
  * SOURCE_RUN_BYTES. */
 #include "dataset/source.h"
 #include "storage/block_cache.h"
-#include "storage/restart.h"
+#include "storage/restart_table.h"
 
 int64_t source_block_count(const shardrt_source *source) {
   return source->format->block_count != NULL ? source->format->block_count(source) : source->count;
@@ -58,7 +58,7 @@ int64_t source_blocks_kept(const shardrt_source *source) {
 bool source_is_remote(const shardrt_source *source) {
   bool remote = false;
   for (int32_t i = 0; i < source->nfiles && !remote; i++)
-    remote = source->files[i].stored != NULL ? source->files[i].stored->map.remote != NULL : source->files[i].is_remote;
+    remote = source->files[i].stored != NULL ? stored_is_remote(source->files[i].stored) : source->files[i].is_remote;
   for (int32_t b = 0; b < source->nbases && !remote; b++) remote = source_is_remote(source->bases[b]);
   return remote;
 }
@@ -105,9 +105,14 @@ struct sample_range source_runs_block(const shardrt_source *source, int64_t bloc
   return source_run(source->count, samples_of_run(source), block);
 }
 
+/* The bytes of a compressed file that is read where it lies; 0: it is none. */
+static size_t packed_bytes(const struct source_file *file) {
+  return file->stored != NULL ? stored_packed_bytes(file->stored) : file->packed_bytes;
+}
+
 int64_t source_runs_kept(const shardrt_source *source) {
   for (int32_t i = 0; i < source->nfiles; i++)
-    if (source->files[i].stored != NULL && source->files[i].stored->restart != NULL)
+    if (packed_bytes(&source->files[i]) > 0)
       return BLOCK_CACHE_BYTES / (SOURCE_RUN_BYTES + RESTART_SPAN); /* a run begins and ends within spans */
   return -1;
 }
@@ -116,11 +121,11 @@ int32_t shardrt_source_in_place(const shardrt_source *source, int64_t *packed, i
   int32_t count = 0;
   *packed = *bytes = 0;
   for (int32_t i = 0; i < source->nfiles; i++) {
-    const struct stored *stored = source->files[i].stored;
-    if (stored == NULL || stored->restart == NULL) continue;
+    const struct source_file *file = &source->files[i];
+    if (packed_bytes(file) == 0) continue;
     count++;
-    *packed += (int64_t)restart_packed(stored->restart)->bytes;
-    *bytes += (int64_t)stored->bytes;
+    *packed += (int64_t)packed_bytes(file);
+    *bytes += (int64_t)(file->stored != NULL ? file->stored->bytes : file->bytes);
   }
   for (int32_t b = 0; b < source->nbases; b++) {
     int64_t packed_there, bytes_there;

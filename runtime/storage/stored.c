@@ -149,7 +149,23 @@ int stored_extents(const struct stored *self, size_t offset, size_t bytes, struc
                                : extents_add(out, &self->map, offset, bytes);
 }
 
+bool stored_is_remote(const struct stored *self) {
+  return self->restart != NULL ? restart_packed(self->restart)->map.remote != NULL : self->map.remote != NULL;
+}
+
+size_t stored_packed_bytes(const struct stored *self) {
+  return self->restart != NULL ? restart_packed(self->restart)->bytes : 0;
+}
+
+uint64_t stored_identity(const struct stored *self) {
+  if (stored_is_remote(self)) return stored_fingerprint(self);
+  return mapping_identity(self->restart != NULL ? &restart_packed(self->restart)->map : &self->map);
+}
+
 uint64_t stored_fingerprint(const struct stored *self) {
   if (self->restart != NULL) return restart_fingerprint(self->restart);
-  return self->map.remote != NULL ? remote_fingerprint(self->map.remote) : mapping_fingerprint(&self->map);
+  if (self->map.remote != NULL) return remote_fingerprint(self->map.remote);
+  struct mapping held = self->map;
+  held.bytes = self->bytes; /* without what the cache notes behind an unpacked file */
+  return mapping_fingerprint(&held);
 }

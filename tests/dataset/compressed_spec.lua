@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local shardrt = require "shardrt"
+local C = require "shardrt.base.ffi"
 local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -38,6 +39,12 @@ describe("a compressed file", function()
     return table.concat(list, "\n")
   end
 
+  -- Also to whoever compares sources: processes, and a checkpoint that is restored.
+  local function check(plain, compressed)
+    assert.equal(all(plain), all(compressed))
+    assert.equal(tostring(C.shardrt_source_fingerprint(plain)), tostring(C.shardrt_source_fingerprint(compressed)))
+  end
+
   local function copy(path, name)
     return files.write(folder, name or path:match "[^/]*$", files.slurp(path))
   end
@@ -58,7 +65,6 @@ describe("a compressed file", function()
   end)
 
   it("is a table, an archive, tokens or records, too", function()
-    local function check(plain, compressed) assert.equal(all(plain), all(compressed)) end
     local table_of = files.write(folder, "t.csv", "a,b\n1,x\n2,yy\n")
     check(source.csv(table_of), source.csv(files.gzip(table_of), o))
     local tar = copy "tests/files/records/webdataset.tar"
@@ -210,7 +216,6 @@ describe("a compressed file", function()
         local path = copy(FROM .. name, "x" .. i)
         assert.equal(expected, all(source.jsonl(path, o)), name)
       end
-      local function check(uncompressed, compressed) assert.equal(all(uncompressed), all(compressed)) end
       local table_of = files.write(folder, "t.csv", "a,b\n1,x\n2,yy\n")
       check(source.csv(table_of), source.csv(files.gzip(table_of), o))
       local tar = copy "tests/files/records/webdataset.tar"

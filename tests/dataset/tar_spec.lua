@@ -126,6 +126,9 @@ describe("source.tar", function()
     assert.truthy(message:find 'b.tar: sample 0: its "npy" has not the dtype', message)
     assert.equal(2, #open(samples { { 2 }, { 3 }, { 2 } }, {
       fields = { npy = { "float32", { 2 } } }, on_bad_record = "skip" }))
+    local left = open(samples { { 2 }, { 3 }, { 2, 1 }, { 4 } }, { on_bad_record = "skip" })
+    assert.same({ -1 }, left.fields.npy.shape) -- that one is left out says nothing of the sizes of the others
+    assert.equal(3, #left)
   end)
 
   for _, name in ipairs { "ustar", "gnu", "pax" } do

@@ -223,6 +223,93 @@ describe("a source of many files", function()
     assert.equal(0, result.status, result.output)
   end)
 
+  it("has the shapes that arrays have in all files, whoever opened them", function()
+    local function float32(n) -- the number n, n times, as .npy and as MDS has it
+      local payload = require("ffi").string(require("ffi").new("float[?]", n, n), 4 * n)
+      return files.npy { dict = files.dict("<f4", { n }), payload = payload }, "\34\4" .. string.char(n) .. payload
+    end
+    local function little(n) return string.char(n % 256, math.floor(n / 256), 0, 0) end
+    local shards = {}
+    for i = 1, FILES do
+      local npy, array = float32(i % 3 + 1)
+      for _, name in ipairs { "a.txt", "b.npy", "c.npy" } do files.write(folder, ("%02d.%s"):format(i, name), name) end
+      files.write(folder, ("%02d.b.npy"):format(i), npy)
+      files.write(folder, ("%02d.c.npy"):format(i), (float32(7)))
+      -- One sample: how many, where it begins and ends, its columns' sizes, the columns.
+      local shard = little(1) .. little(12) .. little(12 + 8 + #array + 8) .. little(#array) .. little(8) .. array
+        .. ("x"):rep(8)
+      files.write(folder, ("shard.%02d.mds"):format(i), shard)
+      shards[i] = ([[{"version": 2, "format": "mds", "column_encodings": ["ndarray", "bytes"],
+        "column_names": ["x", "y"], "column_sizes": [null, null], "compression": null, "hashes": [], "samples": 1,
+        "size_limit": 1000, "zip_data": null,
+        "raw_data": {"basename": "shard.%02d.mds", "bytes": %d, "hashes": {}}}]]):format(i, #shard)
+    end
+    files.write(folder, "odd.npy", files.npy { dict = files.dict("<i4", { 1 }), payload = "1234" })
+    files.write(folder, "index.json", ('{"version": 2, "shards": [%s]}'):format(table.concat(shards, ",")))
+    assert(os.execute(([[cd %s && for i in $(seq -w 1 %d); do tar -cf $i.tar $i.a.txt $i.b.npy $i.c.npy; done]])
+      :format(folder, FILES)) == 0)
+    local result = run [[
+      local function check(source, name)
+        assert(#source == FILES and source.fields[name].shape[1] == -1)
+        local all = source:read(0, FILES)[name]
+        for i = 1, FILES do
+          assert(all[i].shape[1] == i % 3 + 1 and all[i].data[i % 3] == i % 3 + 1)
+        end
+        fail.check(C.shardrt_check_source(current.job, source))
+      end
+      local source = shardrt.source.tar(paths "tar")
+      assert(mapped ".tar" <= 31 and source.fields["c.npy"].shape[1] == 7, mapped ".tar")
+      check(source, "b.npy")
+      check(shardrt.source.tar(paths "tar", { fields = { "b.npy" }, on_bad_record = "skip" }), "b.npy")
+      source = nil -- luacheck: ignore
+      collectgarbage()
+      local mds = shardrt.source.mds(folder)
+      assert(mapped ".mds" <= 31, mapped ".mds")
+      check(mds, "x")
+      -- Processes that ask for different fields open all files themselves.
+      source = shardrt.source.tar(paths "tar", { fields = { ["b.npy"] = me == 1 and "bytes" or "float32" } })
+      assert(#source == FILES and mapped ".tar" == FILES and source.fields["b.npy"].dtype == (me == 1 and "uint8" or
+        "float32"))
+      meet "asked"
+      if me == 0 then
+        assert(os.execute(("cd %s && cp odd.npy 70.b.npy && tar -cf 70.tar 70.?.*"):format(folder)) == 0)
+      end
+      meet "changed"
+      local problem = fails(shardrt.source.tar, paths "tar")
+      has(problem, path(70, "tar"))
+      has(problem, 'its "b.npy" has not the dtype')
+      source = shardrt.source.tar(paths "tar", { on_bad_record = "skip" })
+      assert(#source == FILES - 1 and source.fields["b.npy"].shape[1] == -1)
+    ]]
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("says how many are compressed and read where they lie, whoever opened them", function()
+    local packed = files.slurp(files.gzip(files.write(folder, "one", lines(3))))
+    for i = 1, FILES do files.write(folder, ("%02d.gz"):format(i), packed) end
+    local result = run [[
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+      ffi.C.setenv("SHARDRT_UNPACKED_BYTES", "0", 1)
+      local source = shardrt.source.jsonl(paths "gz")
+      assert(#source == 3 * FILES and mapped ".gz" <= 31, mapped ".gz")
+      local order = { source = source, batch_size = 9, shuffle = true, epochs = 1 }
+      assert(source:read(200, 1).x.data[0] == 303)
+      fail.check(C.shardrt_check_source(current.job, source))
+      local batch = shardrt.loader(order)()
+      assert(batch.x.addressable_shards[1].data.data[0] > 300)
+      source, batch = nil, nil -- luacheck: ignore
+      collectgarbage() -- and once more where nulls are looked for
+      assert(#shardrt.source.jsonl(paths "gz", { nulls = "skip" }) == 3 * FILES)
+      -- Who comes to something else is told where the others are.
+      local line = debug.getinfo(1, "l").currentline + 1
+      has(fails(me == 0 and function() shardrt.source.jsonl(paths "gz") end or function() meet "something else" end),
+        ("opening the files of source.jsonl at %s:%d"):format(arg[0], line))
+    ]]
+    assert.equal(0, result.status, result.output)
+    assert(result.output:find("source.jsonl reads 90 compressed files where they lie", 1, true), result.output)
+  end)
+
   it("on a server is opened by many requests at once, one for each file in the job", function()
     local server = nginx.start(folder)
     local result = run([[

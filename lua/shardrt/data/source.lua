@@ -261,6 +261,7 @@ local function open_paths(caller, format, paths, o, skips)
     local found = try_paths(caller, format, paths, nil, o, skips)
     no_field(caller, odd[1], found and found.fields or {})
   end
+  C.shardrt_job_at(current.job, fail.where() or "?")
   local made, code = try_paths(caller, format, paths, fields, o, skips, false, true)
   if made then return made end
   if fail.is_between_processes(code) then fail.check(code) end
@@ -289,7 +290,7 @@ local function open_files(format, given, o)
   in_place.tell(caller, made)
   if nulls.skips(caller, o.nulls) then
     made = nulls.leave_out(caller, made, o.fields, function(names)
-      local told, code = try_paths(caller, format, paths, named_fields(caller, names), o, skips, true)
+      local told, code = try_paths(caller, format, paths, named_fields(caller, names), o, skips, true, true)
       return told or fail("%s: %s", caller, fail.message(code))
     end)
   end

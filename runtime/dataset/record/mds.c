@@ -120,6 +120,17 @@ static int read_mds_encoding(const struct mds_column *column, enum mds_kind *kin
                                    : "");
 }
 
+static bool is_array(const struct mds_column *column) {
+  return strncmp(column->encoding, "ndarray", strlen("ndarray")) == 0;
+}
+
+/* Which of the columns of arrays one is, or (their count) how many there are. */
+static int32_t array_number(const struct mds_index *index, int32_t column) {
+  int32_t number = 0;
+  for (int32_t c = 0; c < column; c++) number += is_array(&index->columns[c]);
+  return number;
+}
+
 /* Where no array could be read as the indexes were made: what is wrong with the first. */
 static int see_first(const struct mds *self, const struct column *column, const shardrt_field *field,
                      struct shapes *out) {
@@ -143,7 +154,7 @@ static int see_first(const struct mds *self, const struct column *column, const 
 /* The dtype and shape of a column of arrays: what all samples have, and -1 for sizes that differ. */
 static int read_shapes(const struct mds *self, const struct column *column, shardrt_field *field) {
   struct shapes shapes;
-  int code = records_join_shapes(&self->records, column->number, field->name, &shapes);
+  int code = records_join_shapes(&self->records, array_number(&self->index, column->number), field->name, &shapes);
   if (code == SHARDRT_OK && !shapes.is_seen) code = see_first(self, column, field, &shapes);
   if (code != SHARDRT_OK) return code;
   field->dtype = shapes.dtype;
@@ -162,7 +173,8 @@ static int check_asked(const struct mds *self, int32_t f) {
   struct reader arena = {0};
   struct value value;
   bool handled;
-  int code = records_join_shapes(&self->records, self->columns[f].number, base->fields[f].name, &shapes);
+  const int32_t array = array_number(&self->index, self->columns[f].number);
+  int code = records_join_shapes(&self->records, array, base->fields[f].name, &shapes);
   if (code != SHARDRT_OK || self->records.skips || !shapes.is_seen ||
       shapes_fit(&shapes, base->fields[f].ndim, base->fields[f].shape))
     return code;
@@ -273,17 +285,19 @@ static int open_shard(const struct records *records, int32_t i, struct reader *r
                         records->files[i].changed, reader, out);
 }
 
-/* Of every column; those of no arrays have noted none. */
+/* Of every column of arrays. */
 static void see_shapes(const struct records *records, int32_t i, const struct opened_file *file, struct shapes *out) {
+  const struct mds_index *index = &((const struct mds *)records)->index;
   (void)i;
-  for (int32_t c = 0; c < records->narrays && c < file->index.columns; c++) out[c] = shapes_read(file->index.names[c]);
+  for (int32_t c = 0; c < index->ncolumns && c < file->index.columns; c++)
+    if (is_array(&index->columns[c])) *out++ = shapes_read(file->index.names[c]);
 }
 
 static int open_shards(struct mds *self, const shardrt_source_options *options) {
   static const struct record_opener opener = {.kind = "mds", .open = open_shard, .see = see_shapes};
   const int64_t count = self->index.nshards;
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
-  self->records.narrays = self->index.ncolumns;
+  self->records.narrays = array_number(&self->index, self->index.ncolumns);
   char **paths = alloc_zeros((size_t)count, sizeof *paths);
   int code = paths != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {

@@ -123,9 +123,11 @@ struct file_facts {
   uint64_t bytes, fingerprint;
   int64_t changed, rows;
   uint32_t crc;
-  int32_t is_remote;
-  struct shapes seen[]; /* narrays */
+  uint32_t is_remote : 1;
+  uint32_t packed_pages : 31; /* of PAGE_BYTES, of a compressed file that is read where it lies; 0: it is none */
+  struct shapes seen[];       /* narrays */
 };
+enum { PAGE_BYTES = 4096 };
 
 static size_t facts_bytes(const struct records *self) {
   return sizeof(struct file_facts) + (size_t)self->narrays * sizeof(struct shapes);
@@ -141,6 +143,11 @@ struct records_opening {
   char title[64];
   shardrt_job *job; /* whose processes share the work; NULL: this one does it alone */
 };
+
+static uint32_t pages_of(size_t bytes) {
+  const size_t pages = bytes / PAGE_BYTES + (bytes % PAGE_BYTES != 0);
+  return pages < INT32_MAX ? (uint32_t)pages : INT32_MAX;
+}
 
 /* A survey_look. File 0 is open. */
 static int open_some(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
@@ -161,15 +168,16 @@ static int open_some(const void *context, struct reader *reader, int64_t first, 
     facts->rows = file->index.rows;
     facts->crc = file->index.crc;
     facts->fingerprint = o->job != NULL ? stored_fingerprint(&file->stored) : 0;
-    facts->is_remote = file->stored.map.remote != NULL;
+    facts->is_remote = stored_is_remote(&file->stored);
+    facts->packed_pages = pages_of(stored_packed_bytes(&file->stored));
     if (self->opener.see != NULL) self->opener.see(self, (int32_t)i, file, facts->seen);
   }
   return SHARDRT_OK;
 }
 
-/* Whether all processes open the same files, see the same first one (on one host, on a network's file system, on a
- * server) and may map them all: what another one opened is mapped later. Copies of a data set on each host's disks are
- * each host's own, and each process opens them all. */
+/* Whether all processes open the same files for the same fields, see the same first one (on one host, on a network's
+ * file system, on a server) and may map them all: what another one opened is mapped later. Copies of a data set on each
+ * host's disks are each host's own, and each process opens them all. */
 static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
   const struct records *self = o->self;
   const bool has_room = mapping_has_room(2 * (int64_t)self->nfiles); /* each file, and its index */
@@ -177,17 +185,23 @@ static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
   uint64_t hash = hash_number(hash_number(hash_text(0, self->opener.kind), self->skips), has_room);
   if (code == SHARDRT_OK) {
     for (int32_t i = 0; i < self->nfiles; i++) hash = hash_text(hash, self->files[i].path);
+    hash = hash_number(hash, self->narrays);
+    for (int32_t f = 0; f < self->base.nfields; f++) hash = hash_text(hash, self->base.fields[f].name);
     const struct opened_file *first = records_first_file(self);
     const struct stored *stored = &first->stored;
     hash = hash_number(hash, first->index.crc);
-    hash = hash_number(
-        hash, (int64_t)(stored->map.remote != NULL ? stored_fingerprint(stored) : mapping_identity(&stored->map)));
+    hash = hash_number(hash, (int64_t)stored_identity(stored));
     if (others == NULL) code = ALLOC_FAILED;
   }
   code = job_compare(job, o->title, code, hash, others, &differs);
   if (code == SHARDRT_OK && !differs && has_room) o->job = job;
   alloc_free(others);
   return code;
+}
+
+/* What file i has of its arrays. */
+static struct shapes *seen_at(const struct records *self, int32_t i) {
+  return self->seen + (size_t)i * (size_t)self->narrays;
 }
 
 /* Counts samples and runs; the source reads files that are told of all as told, in each process alike. */
@@ -206,7 +220,7 @@ static int take_facts(struct records *self, void *all, bool told) {
     file->changed = facts->changed;
     file->rows = facts->rows;
     file->crc = facts->crc;
-    for (int32_t a = 0; a < self->narrays; a++) self->seen[i * self->narrays + a] = facts->seen[a];
+    for (int32_t a = 0; a < self->narrays; a++) seen_at(self, i)[a] = facts->seen[a];
     file->first = self->base.count;
     file->first_block = blocks;
     self->base.count += file->rows;
@@ -214,6 +228,7 @@ static int take_facts(struct records *self, void *all, bool told) {
     const struct source_file of_told = {.title = file->title,
                                         .fingerprint = facts->fingerprint,
                                         .bytes = file->bytes,
+                                        .packed_bytes = (size_t)facts->packed_pages * PAGE_BYTES,
                                         .is_remote = facts->is_remote != 0};
     code = told ? source_add(&self->base, &of_told)
                 : source_add_file(&self->base, opened->stored.title, &opened->stored, 0);
@@ -258,9 +273,9 @@ int records_open(struct records *self, int32_t npaths, const char *const *paths,
 int records_join_shapes(const struct records *self, int32_t a, const char *name, struct shapes *out) {
   *out = (struct shapes){0};
   for (int32_t i = 0; i < self->nfiles; i++) {
-    const struct shapes *found = &self->seen[i * self->narrays + a];
+    const struct shapes *found = &seen_at(self, i)[a];
     if (!found->is_seen) continue;
-    if (found->odd < 0) shapes_see(out, 0, found->dtype, found->ndim, found->shape);
+    shapes_see(out, 0, found->dtype, found->ndim, found->shape);
     if ((found->odd < 0 && out->odd < 0) || self->skips) continue;
     return error_set(SHARDRT_EFORMAT,
                      "%s: sample %lld: its \"%s\" has not the dtype or the number of dimensions of those before it",

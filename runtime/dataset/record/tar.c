@@ -156,19 +156,28 @@ static int get_member(const struct tar *self, int32_t field, int64_t sample, str
                             : code;
 }
 
-/* Of each field, those of all its names. */
+/* Of each field of arrays, those of all its names. */
 static void see_shapes(const struct records *records, int32_t i, const struct opened_file *file, struct shapes *out) {
   const struct tar *self = (const struct tar *)records;
   (void)i;
-  for (int32_t f = 0; f < records->narrays; f++) {
-    for (int32_t n = 0; n < NAMES_MOST && self->kinds[f] == NPY; n++) {
+  for (int32_t f = 0; f < records->base.nfields; f++) {
+    if (self->kinds[f] != NPY) continue;
+    for (int32_t n = 0; n < NAMES_MOST; n++) {
       const int32_t column = file->places[f * NAMES_MOST + n];
       const struct shapes found = column >= 0 ? shapes_read(file->index.names[column]) : (struct shapes){0};
       if (!found.is_seen) continue;
-      shapes_see(&out[f], 0, found.dtype, found.ndim, found.shape);
-      if (found.odd >= 0 && out[f].odd < 0) out[f].odd = found.odd;
+      shapes_see(out, 0, found.dtype, found.ndim, found.shape);
+      if (found.odd >= 0 && out->odd < 0) out->odd = found.odd;
     }
+    out++;
   }
+}
+
+/* Which of the arrays a field is, or (their count) how many there are. */
+static int32_t array_number(const struct tar *self, int32_t field) {
+  int32_t number = 0;
+  for (int32_t f = 0; f < field; f++) number += self->kinds[f] == NPY;
+  return number;
 }
 
 /* Where none could be read as the index was made: what is wrong with the first. */
@@ -187,7 +196,7 @@ static int see_first(const struct tar *self, int32_t f, struct shapes *out) {
 /* The shape and dtype of an npy field: what all samples have, and -1 for sizes that differ. */
 static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   struct shapes shapes;
-  int code = records_join_shapes(&self->records, f, field->name, &shapes);
+  int code = records_join_shapes(&self->records, array_number(self, f), field->name, &shapes);
   if (code != SHARDRT_OK) return code;
   if (!shapes.is_seen) code = see_first(self, f, &shapes);
   if (code != SHARDRT_OK) return code;
@@ -207,7 +216,7 @@ static int check_asked(const struct tar *self, int32_t f) {
   struct reader arena = {0};
   struct value value;
   bool handled;
-  int code = records_join_shapes(&self->records, f, base->fields[f].name, &shapes);
+  int code = records_join_shapes(&self->records, array_number(self, f), base->fields[f].name, &shapes);
   if (code != SHARDRT_OK || self->records.skips || shapes_fit(&shapes, base->fields[f].ndim, base->fields[f].shape))
     return code;
   for (int64_t i = 0; i < base->count && code == SHARDRT_OK; i++) {
@@ -292,7 +301,7 @@ static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, c
   if (made == NULL) return ALLOC_FAILED;
   int code = records_begin(&made->records, npaths, paths, options, &opener);
   if (code == SHARDRT_OK) code = name_tar_fields(made, nfields, fields);
-  made->records.narrays = made->records.base.nfields;
+  made->records.narrays = array_number(made, made->records.base.nfields);
   code = records_go_on(&made->records, code);
   for (int32_t f = 0; f < made->records.base.nfields && code == SHARDRT_OK; f++)
     code = set_tar_field(made, f, nfields > 0 ? &fields[f] : NULL);
@@ -345,8 +354,8 @@ static int make_value(enum tar_kind kind, const shardrt_field *field, const uint
     bool fits = header.ndim == field->ndim;
     for (int32_t d = 0; d < field->ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == header.shape[d];
     if (!fits)
-      return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
-                                        "for sizes that differ");
+      return error_set(SHARDRT_EFORMAT,
+                       "its \"npy\" has not the shape of the field; `fields` can say {-1, …} for sizes that differ");
     *out = value_whole(field->dtype, header.ndim, header.shape);
     if (!header.fortran && !header.big_endian) return records_place(out, data + header.data_offset, reader);
     return turn_npy(&header, data + header.data_offset, reader, out);
