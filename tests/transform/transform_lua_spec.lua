@@ -205,6 +205,34 @@ describe("a transform in Lua", function()
     assert.same({ 5, 5, 7 }, right[6]:to_table())
   end)
 
+  it("is given every NaN as the plain one: LuaJIT would take the bits of others for nil or an address", function()
+    local bits = { -- the highest 32 of them; the last is a number's
+      float32 = { 0xffffffff, 0xffc00001, 0xffdabcde, 0xff800001, 0x7fffffff, 0xffc00000, 0x40000000 },
+      float64 = { 0xffffffff, 0xfff90000, 0xfffdabcd, 0xfffb8000, 0x7fffffff, 0xfff80000, 0x40000000 },
+    }
+    for name, highs in pairs(bits) do
+      local words, host = name == "float32" and 1 or 2, ndarray.zeros({ #highs, 100 }, name)
+      local raw = ffi.cast("uint32_t *", host.data)
+      for i = 0, host.size - 1 do raw[(i + 1) * words - 1] = highs[math.floor(i / 100) + 1] end
+      local before = ffi.string(host.data, host.size * 4 * words)
+      local source = shardrt.source.array { x = host }
+      local function count_nans(sample)
+        local count = 0
+        for i = 0, sample.size - 1 do
+          local value = sample.data[i]
+          if type(value) ~= "number" then error("a " .. type(value)) end
+          if value ~= value then count = count + 1 end
+        end
+        return count
+      end
+      local told = made(source, "x", count_nans, { dtype = "int32", shape = {} })
+      assert.same({ 100, 100, 100, 100, 100, 100, 0 }, told:to_table(), name)
+      local function is_number(sample) return sample.data[0] == sample.data[0] + 0 end
+      assert.equal(1, #source:filter { x = is_number }, name)
+      assert.equal(before, ffi.string(host.data, #before), name)
+    end
+  end)
+
   it("may stand in many chains, with inputs of different dtypes, behind and before others", function()
     local twice = lua(function(sample)
       for i = 0, sample.size - 1 do sample.out[i] = 2 * sample.data[i] end

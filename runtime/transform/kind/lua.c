@@ -1,3 +1,4 @@
+// build: -O3
 /* lua.c - the transform that a recipe wrote in Lua.
  *
  * Each worker thread runs it in a Lua state of its own, which its reader keeps, so that no two threads ever share one.
@@ -148,6 +149,39 @@ static shardrt_sample sample_of(const struct draw *draw, const struct value *in,
   return sample;
 }
 
+static bool has_nan(const struct value *value, size_t n) {
+  int32_t found = 0;
+  if (value->dtype == SHARDRT_FLOAT32) {
+    const float *at = value->data;
+    for (size_t i = 0; i < n; i++) found |= at[i] != at[i];
+  } else if (value->dtype == SHARDRT_FLOAT64) {
+    const double *at = value->data;
+    for (size_t i = 0; i < n; i++) found |= at[i] != at[i];
+  }
+  return found != 0;
+}
+
+/* LuaJIT keeps nil and the addresses of tables in the bits of NaNs, and takes one that it loads for these. So the
+ * function gets a copy of a sample that has some, in which all are the plain one. */
+static int make_nans_plain(struct reader *reader, const struct value *in, shardrt_sample *sample) {
+  const size_t bytes = value_bytes(in), n = bytes / shardrt_dtype_size(in->dtype);
+  if (!has_nan(in, n)) return SHARDRT_OK;
+  void *room = reader_room(reader, bytes);
+  if (room == NULL) return ALLOC_FAILED;
+  memcpy(room, in->data, bytes);
+  sample->data = room;
+  if (in->dtype == SHARDRT_FLOAT32) {
+    float *at = room;
+    for (size_t i = 0; i < n; i++)
+      if (at[i] != at[i]) at[i] = __builtin_nanf("");
+  } else {
+    double *at = room;
+    for (size_t i = 0; i < n; i++)
+      if (at[i] != at[i]) at[i] = __builtin_nan("");
+  }
+  return SHARDRT_OK;
+}
+
 /* Samples first … first + count - 1 of the chunk; *failed becomes the one that did. */
 static int call_lua(struct lua_worker *worker, shardrt_sample *samples, int64_t first, int64_t count, int64_t *failed) {
   lua_State *L = worker->L;
@@ -206,7 +240,11 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   if (worker == NULL || samples == NULL) return ALLOC_FAILED;
   int code = worker->L != NULL ? SHARDRT_OK : worker_open(worker, self);
   if (code != SHARDRT_OK) return code;
-  for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    samples[i] = sample_of(&draws[i], &in[i], &out[i]);
+    code = make_nans_plain(reader, &in[i], &samples[i]);
+  }
+  if (code != SHARDRT_OK) return code;
   worker->call = (shardrt_samples){.dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
   const bool ragged = self->numbers[MODE] == MODE_RAGGED;
   if (ragged) code = make_room(worker, self->numbers[SIZES], out->dtype);
