@@ -167,7 +167,7 @@ lint-only:
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) \
 	  $(sort $(shell find runtime -name '*.cuh')) \
-	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
+	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/fuzz/targets/*/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
 	  tests/standin/*.h tests/standin/include/* tests/library/*.c tests/library/*.cpp \
 	  examples/*/*.c examples/*/*.cpp examples/*/*.hpp examples/*/*.cu)
 	$(call tidy,$(SOURCES))

@@ -4,7 +4,7 @@
 FUZZED = $(BUILD)-fuzz
 FUZZ_SECONDS ?= 60
 FUZZ ?= $(shell sed -n 's/^ *X(\([a-z_]*\)).*/\1/p' tests/fuzz/fuzz.h)
-FUZZ_OBJECTS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%.o,$(sort $(wildcard tests/fuzz/*.c tests/fuzz/targets/*.c)))
+FUZZ_OBJECTS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%.o,$(sort $(wildcard tests/fuzz/*.c tests/fuzz/targets/*.c tests/fuzz/targets/*/*.c)))
 READERS := $(filter-out $(BUILD)/recipe/% $(BUILD)/compute/%,$(LIBRARY_OBJECTS))
 $(FUZZ_OBJECTS): $(BUILD)/fuzz/%.o: tests/fuzz/%.c $(RULES) tests/fuzz/fuzz.mk | $(BUILD)/found
 	@mkdir -p $(@D)

@@ -2,7 +2,7 @@
  * many that it is refused, is only cut: under the sanitizers, memory for all of it takes seconds. */
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 /* How many frames a FLAC file tells of: of the formats, the one in which no bytes of the file stand for them. */
 static uint64_t count_frames(const uint8_t *data, size_t size) {

@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 enum { SIGNATURE = 8, HEAD = 8, TAIL = 4, WIDTH_AT = 16, HEIGHT_AT = 20, IHDR_END = 24 };
 

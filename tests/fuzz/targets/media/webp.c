@@ -1,7 +1,7 @@
 /* webp.c - a WebP image, as the header of the file, of the stream or of the moving picture tells its size. */
 #include <string.h>
 
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 static uint32_t read_bits(const uint8_t *at) {
   return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;

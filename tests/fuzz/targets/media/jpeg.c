@@ -1,5 +1,5 @@
 /* jpeg.c - a JPEG image. */
-#include "../fuzz.h"
+#include "../../fuzz.h"
 
 static uint32_t read_16(const uint8_t *at) {
   return (uint32_t)at[0] << 8 | at[1];
