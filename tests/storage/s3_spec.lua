@@ -133,6 +133,11 @@ describe("an object in a bucket", function()
     end
   end)
 
+  it("that is empty is told from one whose bytes cannot be had", function()
+    files.write(folder, "data/empty.csv", "")
+    fails("s3://data/empty.csv: holds no row", 'source.csv "s3://data/empty.csv"')
+  end)
+
   it("of MDS is found by its index", function()
     local open = "local s = source.mds %q; io.write(#s, ' ', tostring(s), '\\n')"
     local name

@@ -242,7 +242,7 @@ class Handler(BaseHTTPRequestHandler):
         first, last = (int(n) for n in wanted[6:].split("-")) if wanted else (0, len(data) - 1)
         if first >= len(data) and wanted:
             raise Refusal(416, "InvalidRange", "The requested range is not satisfiable",
-                          headers=[("Content-Range", f"bytes */{len(data)}")])
+                          f"<ActualObjectSize>{len(data)}</ActualObjectSize>")
         part = data[first : last + 1]
         headers = [("ETag", tag), ("Accept-Ranges", "bytes")]
         if wanted:
