@@ -1,4 +1,4 @@
--- long: 15 s
+-- long: 25 s
 -- Objects in buckets: read as files are, with signatures that a server of our own computes again; who one is, from all
 -- places where that may stand; patterns and listings; what a refusal says.
 
@@ -14,7 +14,7 @@ local folder, server
 setup(function()
   folder = files.folder()
   os.execute(("cd '%s' && mkdir -p data/Ωμέγα data/deep/er data/tars public slow elsewhere malformed late denied "
-    .. "cut/x endless/x"):format(folder))
+    .. "cut/x endless/x circle/x verbatim/x"):format(folder))
   for i, key in ipairs(KEYS) do
     local x = shardrt.ndarray.arange(ROWS * 3, "int32")
     x.data[0] = i
@@ -27,8 +27,11 @@ setup(function()
     local copy = "cp recipes/data/shard-00000%d.tar '%s/data/tars/part-%02d.tar'"
     os.execute(copy:format(i % 2, folder, i))
   end
-  for _, bucket in ipairs { "cut", "endless" } do
-    for i = 1, 5 do files.write(folder, ("%s/x/%d.csv"):format(bucket, i), "a\n1\n") end
+  for _, name in ipairs { "a#1", "a%41", "a&b", "a+b 1", "a<'>", "aü" } do -- two pages
+    files.write(folder, ("verbatim/x/%s.csv"):format(name), "a\n1\n")
+  end
+  for _, bucket in ipairs { "cut", "endless", "circle" } do
+    for i = 1, 7 do files.write(folder, ("%s/x/%d.csv"):format(bucket, i), "a\n1\n") end
   end
   local command = "cp -r tests/files/mds '%s/data/'; touch '%s/data/tars/part-03.tar.shardrt-index'"
   os.execute(command:format(folder, folder))
@@ -89,6 +92,26 @@ describe("an object in a bucket", function()
     end
   end)
 
+  it("is asked for by the host that its bucket and region are", function()
+    server:log()
+    for place, host in pairs {
+      ["corpus cn-north-1"] = "corpus.s3.cn-north-1.amazonaws.com.cn", ["a.b x-1"] = "s3.x-1.amazonaws.com",
+    } do
+      local bucket, region = place:match "(%S+) (%S+)"
+      fails(("s3://%s/x.npy: "):format(bucket), READ:format(("s3://%s/x.npy"):format(bucket)), {
+        AWS_ENDPOINT_URL = false, AWS_REGION = region, https_proxy = server.url, SHARDRT_HTTP_TIMEOUT = "0.5",
+      })
+      assert.truthy(server:log()[1]:find("CONNECT " .. host .. ":443", 1, true))
+    end
+  end)
+
+  it("has an address of bucket and key, in which no secret stands", function()
+    fails("s3://data/: it names a bucket, and no object in it", READ:format "s3://data/")
+    fails('objects with a part ".." in their keys cannot', READ:format "s3://data/deep/../plain.npy")
+    fails("s3://…: the name of a bucket stands behind ://", READ:format "s3://AKID:wJalr@data/plain.npy")
+    fails("s3://…: the name of a bucket stands behind ://", READ:format "s3://AKID:wJalr/XU@data/plain.npy")
+  end)
+
   it("is read by anybody where that is allowed, and who may not is told how to say who one is", function()
     local nobody = { AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false }
     gives(reads(1), READ:format "s3://public/plain.npy", nobody)
@@ -108,6 +131,11 @@ describe("an object in a bucket", function()
       for _, line in ipairs(server:log()) do refused = refused + (line:find " 30?[01] " and 1 or 0) end
       assert.is_true(refused <= 16, bucket .. ": once for each request that was under way")
     end
+  end)
+
+  it("that is empty is told from one whose bytes cannot be had", function()
+    files.write(folder, "data/empty.csv", "")
+    fails("s3://data/empty.csv: holds no row", 'source.csv "s3://data/empty.csv"')
   end)
 
   it("of MDS is found by its index", function()
@@ -152,9 +180,16 @@ describe("who one is for S3", function()
 
   it("is asked of the instance, and of the container", function()
     gives(reads(1), read, with { AWS_EC2_METADATA_DISABLED = "false", AWS_EC2_METADATA_SERVICE_ENDPOINT = server.url })
+    fails("the credentials for S3 have expired, and where they came from gives none", read, with {
+      AWS_EC2_METADATA_DISABLED = "false", AWS_EC2_METADATA_SERVICE_ENDPOINT = server.url .. "/once",
+    })
     local file = files.write(server.work, "token", "task secret\n")
     gives(reads(1), read, with {
       AWS_CONTAINER_CREDENTIALS_FULL_URI = server.url .. "/container", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE = file,
+    })
+    gives(reads(1), read, with {
+      AWS_CONTAINER_CREDENTIALS_FULL_URI = server.url .. "/container/busy",
+      AWS_CONTAINER_AUTHORIZATION_TOKEN = "task secret",
     })
     fails({ "the container's credentials", "(it answers 403)" }, read,
       with { AWS_CONTAINER_CREDENTIALS_FULL_URI = server.url .. "/container" })
@@ -198,10 +233,15 @@ describe("a pattern", function()
     gives(("%d\n"):format(even + odd), all '"s3://data/tars/part-0{0,7}.tar"')
   end)
 
+  it("finds keys as they are called, whether the server encodes them or not", function()
+    gives("6\n", 'io.write(#source.csv "s3://verbatim/x/a*.csv", "\\n")')
+  end)
+
   it("that fits nothing, and a listing that cannot be, are errors", function()
     fails('no object fits the pattern "s3://data/tars/none-*.tar"', all '"s3://data/tars/none-*.tar"')
     fails({ "s3://cut/x/: the server's listing of the bucket ends in the middle" }, all '"s3://cut/x/*.csv"')
     fails({ "s3://endless/x/: ", "goes on, and does not say where" }, all '"s3://endless/x/*.csv"')
+    fails({ "s3://circle/x/: ", "goes on where it is" }, all '"s3://circle/x/*.csv"')
     fails({ "s3://nothing/", "404 NoSuchBucket" }, all '"s3://nothing/*.tar"')
     fails("a pattern begins behind the bucket's name", all '"s3://da*/x.tar"')
   end)
@@ -211,6 +251,13 @@ describe("a pattern", function()
     gives("4\n", source:format(folder .. "/cut/x/{1..4}.csv"))
     gives("2\n", source:format("file://" .. folder .. "/cut/x/{1,5}.csv"))
     gives("6\n", source:format(folder .. "/{cut,endless}/x/{3..1}.csv"))
+    for given, said in pairs {
+      [folder .. "/x/{1,{2,3}}.csv"] = "braces within braces", ["file:///x%00y.csv"] = "no path has a byte 0",
+      ["/x/{0..99999999999}.csv"] = "means more than 10000000 names",
+      ["/x/{1..9999}{1..9999}.csv"] = "means more than 10000000 names",
+    } do
+      fails(said, source:format(given))
+    end
     files.write(folder, "cut/x/{a,b}.csv", "a\n1\n") -- it is called so
     gives("1\n", source:format(folder .. "/cut/x/{a,b}.csv"))
   end)

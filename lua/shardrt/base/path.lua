@@ -30,6 +30,7 @@ local function local_path(caller, value)
   if not rest then return value end
   local name = rest:match "^/.*" or rest:match "^localhost(/.*)"
   if not name then fail("%s: %s: three slashes begin the path of a file on this machine", caller, list.show(value)) end
+  if name:find("%00", 1, true) then fail("%s: %s: no path has a byte 0", caller, list.show(value)) end
   return (name:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
 end
 

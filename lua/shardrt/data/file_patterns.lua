@@ -69,14 +69,24 @@ local function list_objects(caller, pattern)
   return paths
 end
 
+local MOST = 10000000 -- names that braces may mean
+
+local function refuse_many(caller, value)
+  fail('%s: "%s" means more than %d names', caller, value, MOST)
+end
+
 -- What bash makes of "{0..9}", "{00..12}" and "{a,b}": all texts that a pattern with braces means, in its order.
-local function braces(value)
+local function braces(caller, value)
   local head, inner, tail = value:match "^(.-){([^{}]*)}(.*)$"
+  if head and head:find("{", 1, true) and tail:find("}", 1, true) then
+    fail('%s: "%s" has braces within braces; a list of patterns does that', caller, value)
+  end
   local first, last = (inner or ""):match "^(%d+)%.%.(%d+)$"
   local words, out = {}, {}
   if first then
     local width = (first:find "^0%d" or last:find "^0%d") and math.max(#first, #last) or 1
     local low, high = tonumber(first), tonumber(last)
+    if math.abs(high - low) >= MOST or width > 32 then refuse_many(caller, value) end
     for n = low, high, low <= high and 1 or -1 do words[#words + 1] = ("%0" .. width .. "d"):format(n) end
   elseif inner and inner:find(",", 1, true) then
     for word in (inner .. ","):gmatch "([^,]*)," do words[#words + 1] = word end
@@ -85,7 +95,8 @@ local function braces(value)
   else
     return { value }
   end
-  for _, rest in ipairs(braces(tail)) do out[#out + 1] = rest end
+  for _, rest in ipairs(braces(caller, tail)) do out[#out + 1] = rest end
+  if #words * #out > MOST then refuse_many(caller, value) end
   local all = {}
   for _, word in ipairs(words) do
     for _, rest in ipairs(out) do all[#all + 1] = head .. word .. rest end
@@ -117,7 +128,7 @@ local function expand(caller, value)
   value = path.check(caller, value, "data")
   if value:find "[{%*%?%[]" and exists(value) then return { value } end -- it is called so
   local paths = {}
-  for _, one in ipairs(braces(value)) do
+  for _, one in ipairs(braces(caller, value)) do
     for _, name in ipairs(expand_one(caller, one)) do paths[#paths + 1] = name end
   end
   return paths

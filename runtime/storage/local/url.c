@@ -14,8 +14,11 @@ bool url_is(const char *path) {
 }
 
 char *url_shown(const char *url) {
-  if (!is_http(url)) return alloc_text("%s", url); /* without secrets; "?" is a part of a key */
-  const char *host = strstr(url, "://") + 3;
+  const char *begin = strstr(url, "://"), *host = begin != NULL ? begin + 3 : url;
+  if (!is_http(url)) { /* "?" is a part of a key, and no bucket's name has a secret's marks in it */
+    const size_t bucket = strcspn(host, "/"), secret = strcspn(host, ":@");
+    return url_is(url) && secret < bucket ? alloc_text("%.*s…", (int)(host - url), url) : alloc_text("%s", url);
+  }
   const size_t authority = strcspn(host, "/?#"), rest = strcspn(host, "?#");
   const char *at = memrchr(host, '@', authority);
   const char *from = at != NULL ? at + 1 : host;

@@ -323,6 +323,13 @@ static int settle_refusal(struct fetch *self, struct transfer *t, int32_t tries,
   struct refusal refusal;
   char why[SERVICE_ADVICE + 384] = "the server answers ";
   refusal_read(reply->status, reply->region, reply->words, reply->nwords, &refusal);
+  if (reply->status == 416 && refusal.is_empty) {
+    r->kind = FETCH_PART;
+    r->found = (struct fetch_version){.bytes = 0};
+    r->got = 0;
+    *done = true;
+    return SHARDRT_OK;
+  }
   if (service_is_missing(r->url, &refusal)) {
     r->kind = FETCH_MISSING;
     *done = true;

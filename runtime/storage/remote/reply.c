@@ -152,6 +152,7 @@ static bool judge_headers(struct reply *self) {
           self, error_set(SHARDRT_EIO, "%s: the file is not on the server any more (%ld)", r->shown, self->status));
     return true; /* its words say what is missing */
   case 416:      /* nothing is there: the file is empty, or shorter than it was */
+    if (self->total < 0 && r->version == NULL) return true; /* its words may say which */
     if (!check_version(self, self->total)) return false;
     if (self->total != 0) return note_mismatch(self, "that these bytes are not there");
     r->kind = FETCH_PART;

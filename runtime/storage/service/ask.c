@@ -4,14 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "storage/local/url.h"
 #include "storage/service/service.h"
 
-static const double USUAL_SECONDS = 30, FIRST_PAUSE = 0.25;
+static const double USUAL_SECONDS = 30;
 
 static double attempt_seconds(void) {
   const char *text = getenv("SHARDRT_HTTP_TIMEOUT"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
@@ -37,13 +36,6 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
   return code;
 }
 
-static void pause_before(int32_t tries) {
-  double seconds = FIRST_PAUSE;
-  for (int32_t i = 1; i < tries; i++) seconds *= 2;
-  nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))},
-            NULL);
-}
-
 static int refuse(const struct ask *self, const char *shown, const struct refusal *refusal, int32_t tries) {
   char why[SERVICE_ADVICE + 320];
   service_explain(self->address, refusal, why);
@@ -67,7 +59,7 @@ static int ask_shown(const struct ask *self, const char *shown, struct exchange_
       if (!learns && (!refusal_passes(&refusal) || tries == ASK_TRIES)) return refuse(self, shown, &refusal, tries);
       if (learns) continue;
     }
-    pause_before(tries);
+    exchange_pause(tries);
   }
 }
 

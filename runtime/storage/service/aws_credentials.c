@@ -13,9 +13,11 @@
 #include "storage/service/percent.h"
 
 static const double METADATA_SECONDS = 1, TOKEN_SECONDS = 10;
-static const time_t EARLY = 300; /* seconds before they expire that new ones are asked for */
+static const time_t EARLY = 300; /* seconds before they expire that new ones are asked for, */
+static const time_t REFUSED = 2; /* seconds in which other requests are refused that were sent with the same ones */
+static const time_t AGAIN = 20;  /* and between two times that they are, while those that are there hold */
 
-enum { LINE = 4096, FILE_BYTES = 1 << 20 };
+enum { LINE = 4096, FILE_BYTES = 1 << 20, TRIES = 4 };
 
 void aws_credentials_free(struct aws_credentials *self) {
   alloc_free(self->key);
@@ -163,11 +165,22 @@ static time_t time_of(const char *text) {
   return timegm(&when);
 }
 
+/* Asks, again where whoever gives credentials to all processes of a job has too much to do. */
+static int ask_patiently(const struct exchange_request *request, struct exchange_answer *out) {
+  for (int32_t tries = 1;; tries++) {
+    const int code = exchange(request, out);
+    const bool passes = code == SHARDRT_OK ? out->status == 429 || out->status >= 500 : code == SHARDRT_EIO;
+    if (!passes || tries == TRIES) return code;
+    exchange_free(out);
+    exchange_pause(tries);
+  }
+}
+
 /* Asks, and takes credentials out of the answer. */
 static int ask(const struct exchange_request *request, const char *key_name, const char *token_name,
                struct aws_credentials *out) {
   struct exchange_answer answer;
-  int code = exchange(request, &answer);
+  int code = ask_patiently(request, &answer);
   if (code != SHARDRT_OK) return code;
   char *key = member(answer.body, key_name), *secret = member(answer.body, "SecretAccessKey");
   char *token = member(answer.body, token_name), *expires = member(answer.body, "Expiration");
@@ -208,7 +221,8 @@ static int ask_sts(const char *role, const char *token, struct aws_credentials *
   if (region == NULL) region = variable("AWS_DEFAULT_REGION");
   host = endpoint != NULL
              ? alloc_text("%s", endpoint)
-             : alloc_text("https://sts.%s%samazonaws.com", region != NULL ? region : "", region != NULL ? "." : "");
+             : alloc_text("https://sts.%s%samazonaws.com%s", region != NULL ? region : "", region != NULL ? "." : "",
+                          region != NULL && strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
   if (coded_role != NULL && coded_token != NULL && host != NULL)
     url = alloc_text("%s/?Action=AssumeRoleWithWebIdentity&RoleArn=%s&RoleSessionName=%s&Version=2011-06-15"
                      "&WebIdentityToken=%s",
@@ -319,14 +333,19 @@ static int find_credentials(struct aws_credentials *out) {
 static struct {
   pthread_mutex_t lock;
   bool known;
+  time_t asked; /* when they were looked for */
   struct aws_credentials now;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int renew(void) {
-  const bool late = process.now.expires != 0 && time(NULL) >= process.now.expires - EARLY;
-  if (process.known && !late) return SHARDRT_OK;
+  const time_t now = time(NULL), expires = process.now.expires;
+  const bool holds = process.known && (expires == 0 || now < expires);
+  if (holds && (expires == 0 || now < expires - EARLY || now < process.asked + AGAIN)) return SHARDRT_OK;
   struct aws_credentials found = {0};
+  process.asked = now;
   int code = find_credentials(&found);
+  if (code == SHARDRT_OK && found.key == NULL && process.now.key != NULL) /* not that all are nobody from here on */
+    code = error_set(SHARDRT_EIO, "the credentials for S3 have expired, and where they came from gives none");
   if (code == SHARDRT_OK) {
     aws_credentials_free(&process.now);
     process.now = found;
@@ -335,7 +354,7 @@ static int renew(void) {
   }
   aws_credentials_free(&found);
   /* What is there still holds for a while. */
-  return process.known && time(NULL) < process.now.expires ? SHARDRT_OK : code;
+  return holds ? SHARDRT_OK : code;
 }
 
 int aws_credentials_get(struct aws_credentials *out) {
@@ -351,6 +370,6 @@ int aws_credentials_get(struct aws_credentials *out) {
 
 void aws_credentials_forget(void) {
   pthread_mutex_lock(&process.lock);
-  process.known = false;
+  if (time(NULL) >= process.asked + REFUSED) process.known = false;
   pthread_mutex_unlock(&process.lock);
 }

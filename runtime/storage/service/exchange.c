@@ -1,7 +1,22 @@
 #include "storage/service/exchange.h"
 
+#include <sys/random.h>
+#include <time.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
+
+static const double FIRST_PAUSE = 0.25;
+
+void exchange_pause(int32_t tries) {
+  double seconds = FIRST_PAUSE;
+  uint32_t random = UINT32_MAX / 2;
+  (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
+  for (int32_t i = 1; i < tries; i++) seconds *= 2;
+  seconds *= 0.5 + 0.5 * (double)random / UINT32_MAX;
+  nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))},
+            NULL);
+}
 
 void exchange_free(struct exchange_answer *self) {
   alloc_free(self->body);

@@ -34,4 +34,8 @@ struct exchange_answer {
 int exchange(const struct exchange_request *request, struct exchange_answer *out);
 void exchange_free(struct exchange_answer *self); /* any that is zeroed or was answered */
 
+/* Waits before a request is made again that was made `tries` times: up to 0.25, 0.5, 1, … seconds, chosen at random so
+ * that many processes do not come back together. */
+void exchange_pause(int32_t tries);
+
 #endif

@@ -1,5 +1,6 @@
 /* listing.c - which objects a bucket has: ListObjectsV2
  * (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html), page by page. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,16 +70,52 @@ static int add_object(shardrt_listing *self, char *address, int64_t bytes) {
   return SHARDRT_OK;
 }
 
-/* `bucket`: "s3://bucket/". */
-static int add_contents(shardrt_listing *self, const char *bucket, const char *at, const char *end) {
+/* What one of XML's references of a byte stands for, as &amp; and &#39;, and its length; 0: it is none. */
+static char referred(const char *text, size_t *length) {
+  static const struct {
+    const char *text;
+    char meaning;
+  } names[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    *length = strlen(names[i].text);
+    if (strncmp(text, names[i].text, *length) == 0) return names[i].meaning;
+  }
+  if (strncmp(text, "&#", 2) != 0) return 0;
+  char *end;
+  const bool is_hex = text[2] == 'x';
+  const long number = strtol(text + 2 + is_hex, &end, is_hex ? 16 : 10);
+  *length = (size_t)(end + 1 - text);
+  return *end == ';' && number > 0 && number < 128 ? (char)number : 0;
+}
+
+/* In place. */
+static void xml_decode(char *text) {
+  char *out = text;
+  size_t length;
+  while (*text != '\0') {
+    const char meaning = *text == '&' ? referred(text, &length) : (char)0;
+    *out++ = meaning != 0 ? meaning : *text;
+    text += meaning != 0 ? length : 1;
+  }
+  *out = '\0';
+}
+
+/* `bucket`: "s3://bucket/". `is_coded`: the server does with keys what encoding-type=url asks for, which not all do. */
+static int add_contents(shardrt_listing *self, const char *bucket, const char *at, const char *end, bool is_coded) {
   char *key = element(at, end, "Key"), *size = element(at, end, "Size");
-  if (key != NULL) percent_decode(key);
+  if (key != NULL) xml_decode(key);
+  if (key != NULL && is_coded) percent_decode(key);
   char *address = key != NULL ? alloc_text("%s%s", bucket, key) : NULL;
   int code = address != NULL && size != NULL ? add_object(self, address, strtoll(size, NULL, 10)) : ALLOC_FAILED;
   if (code != SHARDRT_OK) alloc_free(address);
   alloc_free(key);
   alloc_free(size);
   return code;
+}
+
+static bool has(const char *at, const char *end, const char *mark) {
+  const char *found = strstr(at, mark);
+  return found != NULL && found < end;
 }
 
 static int refuse_page(const char *shown, const char *why) {
@@ -90,20 +127,22 @@ static int take_page(shardrt_listing *self, const char *bucket, const char *show
   static const char open[] = "<Contents>", close[] = "</Contents>";
   *next = NULL;
   const char *all = body + strlen(body);
+  const bool is_coded = strstr(body, "<EncodingType>url</EncodingType>") != NULL;
   if (strstr(body, "<ListBucketResult") == NULL) return refuse_page(shown, "is none: it speaks another language");
   if (strstr(body, "</ListBucketResult>") == NULL) return refuse_page(shown, "ends in the middle");
   int code = SHARDRT_OK;
   for (const char *at = strstr(body, open); at != NULL && code == SHARDRT_OK; at = strstr(at + 1, open)) {
     const char *end = strstr(at, close);
-    if (end == NULL || strstr(at, "<Key>") == NULL || strstr(at, "<Size>") == NULL)
+    if (end == NULL || !has(at, end, "<Key>") || !has(at, end, "<Size>"))
       return refuse_page(shown, "has an object without key or size");
-    code = add_contents(self, bucket, at, end);
+    code = add_contents(self, bucket, at, end, is_coded);
   }
   char *truncated = element(body, all, "IsTruncated");
   const bool goes_on = truncated != NULL && strcmp(truncated, "true") == 0;
   alloc_free(truncated);
   if (code != SHARDRT_OK || !goes_on) return code;
   *next = element(body, all, "NextContinuationToken");
+  if (*next != NULL) xml_decode(*next);
   return *next != NULL ? SHARDRT_OK : refuse_page(shown, "goes on, and does not say where");
 }
 
@@ -127,12 +166,14 @@ static int fill_listing(shardrt_listing *self, const char *bucket, const char *p
   int code = SHARDRT_OK;
   do {
     struct exchange_answer answer = {0};
-    char *query = query_of(prefix, deep, next);
-    alloc_free(next);
+    char *from = next, *query = query_of(prefix, deep, from);
     next = NULL;
     code = query != NULL ? ask_server(&(struct ask){.method = "GET", .address = bucket, .query = query}, &answer)
                          : ALLOC_FAILED;
     if (code == SHARDRT_OK) code = take_page(self, bucket, shown, answer.body, &next);
+    if (code == SHARDRT_OK && from != NULL && next != NULL && strcmp(from, next) == 0)
+      code = refuse_page(shown, "goes on where it is, without end");
+    alloc_free(from);
     exchange_free(&answer);
     alloc_free(query);
   } while (code == SHARDRT_OK && next != NULL);

@@ -42,6 +42,7 @@ void refusal_read(long status, const char *region, const char *body, size_t byte
   find_words(text, "<Code>", "</Code>", out->code, sizeof out->code);
   find_words(text, "<Message>", "</Message>", out->message, sizeof out->message);
   find_words(text, "<Region>", "</Region>", out->region, sizeof out->region);
+  out->is_empty = strstr(text, "<ActualObjectSize>0</ActualObjectSize>") != NULL;
   find_words(text, "\"message\":", "\"", out->message, sizeof out->message);
   find_words(text, "\"error\":", "\"", out->message, sizeof out->message);
   if (!is_utf8(out->message)) out->message[0] = '\0';

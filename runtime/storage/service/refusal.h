@@ -11,6 +11,7 @@ struct refusal {
   long status;
   char code[64];     /* "NoSuchBucket"; empty: it says none */
   char message[192]; /* "The specified bucket does not exist", without line ends; empty */
+  bool is_empty;     /* what is asked for has no bytes: S3 says that in its words only */
   char region[32];   /* where the bucket lies, if the server says so; empty */
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/local/url.h"
 #include "storage/service/aws_credentials.h"
 #include "storage/service/percent.h"
 
@@ -21,15 +22,42 @@ struct s3_address {
   const char *key; /* in the address */
 };
 
+static const char in_regions[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+
+static int refuse_bucket(const char *address) {
+  char *shown = url_shown(address);
+  const int code = shown == NULL
+                       ? ALLOC_FAILED
+                       : error_set(SHARDRT_EINVAL,
+                                   "%s: the name of a bucket stands behind ://, of up to %d letters, digits, points, "
+                                   "hyphens and underscores; keys and secrets stand where AWS's own tools look",
+                                   shown, BUCKET - 1);
+  alloc_free(shown);
+  return code;
+}
+
 static int parse_address(const char *address, struct s3_address *out) {
   const char *bucket = strstr(address, "://") + 3;
   const size_t length = strcspn(bucket, "/");
   *out = (struct s3_address){.key = ""};
-  if (length == 0 || length >= BUCKET)
-    return error_set(SHARDRT_EINVAL, "%s: the name of a bucket, of up to %d characters, stands behind ://", address,
-                     BUCKET - 1);
+  if (length == 0 || length >= BUCKET || strspn(bucket, in_names) < length) return refuse_bucket(address);
   snprintf(out->bucket, sizeof out->bucket, "%.*s", (int)length, bucket);
   out->key = bucket[length] == '/' ? bucket + length + 1 : "";
+  return SHARDRT_OK;
+}
+
+/* libcurl takes such parts out of an address, which is then another object's; where it would not (CURLOPT_PATH_AS_IS),
+ * later ones do not sign. */
+static int check_key(const char *address, const char *key) {
+  if (key[0] == '\0') return error_set(SHARDRT_EINVAL, "%s: it names a bucket, and no object in it", address);
+  for (const char *part = key; part != NULL;) {
+    const size_t length = strcspn(part, "/"), points = strspn(part, ".");
+    if (points == length && (length == 1 || length == 2))
+      return error_set(SHARDRT_EINVAL, "%s: objects with a part \"%.*s\" in their keys cannot be asked for", address,
+                       (int)length, part);
+    part = part[length] == '/' ? part + length + 1 : NULL;
+  }
   return SHARDRT_OK;
 }
 
@@ -98,14 +126,15 @@ static char *endpoint_setting(void) {
 static char *url_of(const struct s3_address *address, const char *region, const char *query) {
   char *endpoint = endpoint_setting(), *key = percent_encoded(address->key, "/"), *url = NULL;
   const char *mark = query != NULL ? "?" : "", *rest = query != NULL ? query : "";
+  const char *country = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
   if (key == NULL)
     url = NULL;
   else if (endpoint != NULL)
     url = alloc_text("%s/%s/%s%s%s", endpoint, address->bucket, key, mark, rest);
   else if (strchr(address->bucket, '.') != NULL)
-    url = alloc_text("https://s3.%s.amazonaws.com/%s/%s%s%s", region, address->bucket, key, mark, rest);
+    url = alloc_text("https://s3.%s.amazonaws.com%s/%s/%s%s%s", region, country, address->bucket, key, mark, rest);
   else
-    url = alloc_text("https://%s.s3.%s.amazonaws.com/%s%s%s", address->bucket, region, key, mark, rest);
+    url = alloc_text("https://%s.s3.%s.amazonaws.com%s/%s%s%s", address->bucket, region, country, key, mark, rest);
   alloc_free(endpoint);
   alloc_free(key);
   return url;
@@ -127,6 +156,7 @@ int s3_request_make(const char *address, const char *query, const char *payload,
   struct aws_credentials who = {0};
   char *region = NULL;
   int code = parse_address(address, &parsed);
+  if (code == SHARDRT_OK && query == NULL) code = check_key(address, parsed.key);
   if (code == SHARDRT_OK) code = aws_credentials_get(&who);
   if (code == SHARDRT_OK) {
     region = region_of(parsed.bucket);
@@ -154,7 +184,8 @@ bool s3_learn(const char *address, const struct refusal *refusal) {
     return true;
   }
   const bool elsewhere = refusal->status == 301 || refusal->status == 307 || refusal->status == 400;
-  if (!elsewhere || refusal->region[0] == '\0') return false;
+  const size_t length = strlen(refusal->region);
+  if (!elsewhere || length == 0 || strspn(refusal->region, in_regions) < length) return false;
   char *now = region_of(parsed.bucket);
   const bool differs = now != NULL && strcmp(now, refusal->region) != 0;
   alloc_free(now);

@@ -9,10 +9,13 @@ what came, as https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-base
   malformed  the same, but they are refused as S3 refuses signatures for another region: 400, with the region in XML
   cut        a listing ends in the middle
   endless    a listing says that it goes on, and not where
+  circle     a listing goes on where it is
+  verbatim   keys in listings are as they are, whatever is asked for
   late       this machine's clock is not the server's
   denied     nobody may read it
 
-Listings have PAGE objects a page. Beside that, as AWS's machines give credentials: /latest/… (IMDSv2) and /container.
+Listings have PAGE objects a page. Beside that, as AWS's machines give credentials: /latest/… (IMDSv2), the same at
+/once/latest/…, which expire and are given once, /container and /container/busy, where the first request is refused.
 
 It writes to WORK: `port`, `s3.pid`, and a line for each request to `s3.log`: method, path with query, status, Range.
 """
@@ -112,13 +115,27 @@ class Handler(BaseHTTPRequestHandler):
 
     # ---- what is asked for
 
+    def do_CONNECT(self):
+        """It is no proxy, but notes what a proxy would be asked for."""
+        self.answer(403)
+
+    def is_first(self):
+        """Of the requests for this path."""
+        with lock:
+            is_first = self.path not in asked
+            asked.add(self.path)
+        return is_first
+
     def do_PUT(self):
+        if self.path == "/once/latest/api/token" and not self.is_first():
+            return self.answer(404)
+        self.path = self.path.removeprefix("/once")
         if self.path == "/latest/api/token" and self.headers.get("X-aws-ec2-metadata-token-ttl-seconds"):
             return self.answer(200, b"of the instance")
         return self.answer(405)
 
     def do_GET(self):
-        if self.path.startswith("/latest/") or self.path.startswith("/container"):
+        if self.path.startswith(("/latest/", "/once/latest/", "/container")):
             return self.credentials()
         try:
             return self.bucket()
@@ -130,6 +147,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(no.status, body.encode(), [("Content-Type", "application/xml"), *no.headers])
 
     def credentials(self):
+        expires = "2001" if self.path.startswith("/once/") else "2099"
+        self.path = self.path.removeprefix("/once")
         if self.path.startswith("/latest/"):
             if self.headers.get("X-aws-ec2-metadata-token") != "of the instance":
                 return self.answer(401)
@@ -139,9 +158,11 @@ class Handler(BaseHTTPRequestHandler):
         else:
             if self.headers.get("Authorization") != "task secret":
                 return self.answer(403)
+            if self.path == "/container/busy" and self.is_first():
+                return self.answer(429)
             key = "ASIACONTAINER"
         given = {"Code": "Success", "AccessKeyId": key, "SecretAccessKey": KEYS[key][0], "Token": KEYS[key][1]}
-        return self.answer(200, json.dumps(given | {"Expiration": "2099-01-01T00:00:00Z"}).encode())
+        return self.answer(200, json.dumps(given | {"Expiration": expires + "-01-01T00:00:00Z"}).encode())
 
     def bucket(self):
         path, _, query = self.path.partition("?")
@@ -185,16 +206,19 @@ class Handler(BaseHTTPRequestHandler):
                     keys.append(key)
         keys = sorted((k for k in keys if k > after), key=lambda k: k.encode())
         page, more = keys[:PAGE], len(keys) > PAGE
-        code = urllib.parse.quote_plus if query.get("encoding-type") == ["url"] else escape
+        coded = query.get("encoding-type") == ["url"] and bucket != "verbatim"
+        code = urllib.parse.quote_plus if coded else escape
         body = '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
         body += f"<Name>{bucket}</Name><KeyCount>{len(page)}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>"
+        body += "<EncodingType>url</EncodingType>" * coded
         for key in page:
             size = os.path.getsize(os.path.join(folder, key))
             body += f"<Contents><Key>{code(key)}</Key><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
         for group in sorted(groups):
             body += f"<CommonPrefixes><Prefix>{code(group)}</Prefix></CommonPrefixes>"
         if more and bucket != "endless":
-            body += f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>"
+            after = after if bucket == "circle" and after else page[-1]
+            body += f"<NextContinuationToken>{escape(after)}</NextContinuationToken>"
         body += "</ListBucketResult>"
         if bucket == "cut":
             body = body[: len(body) // 2]
@@ -218,7 +242,7 @@ class Handler(BaseHTTPRequestHandler):
         first, last = (int(n) for n in wanted[6:].split("-")) if wanted else (0, len(data) - 1)
         if first >= len(data) and wanted:
             raise Refusal(416, "InvalidRange", "The requested range is not satisfiable",
-                          headers=[("Content-Range", f"bytes */{len(data)}")])
+                          f"<ActualObjectSize>{len(data)}</ActualObjectSize>")
         part = data[first : last + 1]
         headers = [("ETag", tag), ("Accept-Ranges", "bytes")]
         if wanted:
