@@ -68,8 +68,9 @@ local function fails(expected, source, env, o)
   for _, text in ipairs(type(expected) == "table" and expected or { expected }) do
     assert.truthy(result.stderr:find(text, 1, true), result.stderr)
   end
-  local _, lines = result.stderr:gsub("\n", "")
-  assert.equal(1, lines, result.stderr)
+  -- But for OpenMPI 5's own, which cannot be asked to be silent.
+  local said = result.stderr:gsub("%-%-%-+\nprterun has exited due to process rank .-\n%-%-%-+\n", "")
+  assert.equal(1, select(2, said:gsub("\n", "")), result.stderr)
   for _, secret in ipairs { "wJalr", "not the secret", "Signature=", "old token" } do
     assert.falsy(result.stderr:find(secret, 1, true), result.stderr)
   end

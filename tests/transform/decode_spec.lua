@@ -77,10 +77,12 @@ describe("decode_image", function()
       local text = read(r.name)
       for channels = 1, 3, 2 do
         local whole = decode(text, T.decode_image { channels = channels })
-        for _ = 1, 100 do
+        for n = 1, 100 do
           local top, left = math.random(0, r.height - 1), math.random(0, r.width - 1)
           local height, width = math.random(1, r.height - top), math.random(1, r.width - left)
           if math.random(3) == 1 then width = math.min(width, 5) end
+          -- Of a frame that covers a part, as large as what is decoded around it.
+          if n == 1 and r.name == "webp/moving-part.webp" then top, left, height, width = 16, 37, 21, 17 end
           local part = decode(text, T.decode_image { channels = channels },
             T.crop { start = { top, left }, size = { height, width } })
           assert.is_true(ffi.string(part.data, part.bytes) == box_of(whole, top, left, height, width),

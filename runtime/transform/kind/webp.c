@@ -118,7 +118,8 @@ static int decode_frame(struct reader *reader, const struct frame *frame, const 
   config.options.crop_width = (int)(x1 - x0);
   const int64_t stride = 3 * (x1 - x0);
   const size_t size = (size_t)(stride * (y1 - y0));
-  const bool direct = out->shape[2] == 3 && y1 - y0 == out->shape[0] && x1 - x0 == out->shape[1];
+  const bool same = y0 == y && x0 == x && top == out->start[0] && left == out->start[1];
+  const bool direct = same && out->shape[2] == 3 && y1 - y0 == out->shape[0] && x1 - x0 == out->shape[1];
   uint8_t *pixels = direct ? out->data : reader_room(reader, size);
   if (pixels == NULL) return SHARDRT_ENOMEM;
   config.output.colorspace = MODE_RGB;
