@@ -109,7 +109,7 @@ comparison.refuse(Array)
 ---@param at integer? # 0 where it is left out
 ---@return shardrt.Array
 function array.wrap(out, sharding, at)
-  return class.new(Array, { handle = owned(out, C.shardrt_array_free, at), sharding = sharding })
+  return class.new(Array, { handle = owned(out, "shardrt_array_free", at), sharding = sharding })
 end
 
 --- A new array without buffers.

@@ -65,8 +65,9 @@ local shown_elements = 64 -- tostring shows the values of an array that has at m
 
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
 local function own_buffer(out)
-  memory_pressure.made(tonumber(C.shardrt_buffer_bytes(out[0])))
-  return owned(out, C.shardrt_buffer_free)
+  local buffer = owned(out, "shardrt_buffer_free")
+  memory_pressure.made(tonumber(C.shardrt_buffer_bytes(buffer)))
+  return buffer
 end
 
 local address = ffi.new "void *[1]"

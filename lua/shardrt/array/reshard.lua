@@ -83,7 +83,7 @@ local function route_of(self, caller, process)
     local hosts = job == current.info and C.shardrt_job_hosts(current.job) or nil
     fail.check(C.shardrt_route_over_hosts(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
       hosts, out), caller)
-    found = owned(out, C.shardrt_route_free)
+    found = owned(out, "shardrt_route_free")
     inside.routes[process] = found
   end
   return found

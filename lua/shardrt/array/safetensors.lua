@@ -141,7 +141,7 @@ end
 local function open_file(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
   local code, entries = C.shardrt_safetensors_open(path, out), {}
-  local file = owned(out, C.shardrt_safetensors_free) -- also where it is open here, and not in another process
+  local file = owned(out, "shardrt_safetensors_free") -- also where it is open here, and not in another process
   path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, code))
   local other = first_other(caller .. ": the file", C.shardrt_safetensors_fingerprint(file))
   if other then
@@ -226,7 +226,7 @@ local function load_host(entry)
   local out = ffi.new "shardrt_buffer *[1]"
   fail.check(C.shardrt_safetensors_load(entry.file, entry.i, out))
   local bytes = tonumber(C.shardrt_buffer_bytes(out[0]))
-  local host = ndarray.wrap(owned(out, C.shardrt_buffer_free), entry.kind.name, entry.shape)
+  local host = ndarray.wrap(owned(out, "shardrt_buffer_free"), entry.kind.name, entry.shape)
   memory_pressure.made(bytes)
   return host, bytes
 end

@@ -59,7 +59,7 @@ function shards.of(x)
     if buffer ~= nil then
       local out = buffer_out(C.shardrt_buffer_retain(buffer))
       held[made] = {
-        buffer = owned(out, C.shardrt_buffer_free), dtype = x.dtype,
+        buffer = owned(out, "shardrt_buffer_free"), dtype = x.dtype,
         sizes = shape.extent_of(shard.box),
       }
     end
@@ -75,7 +75,7 @@ end
 function shards.view(x, i, sizes)
   local buffer = C.shardrt_array_buffer(x.handle, i)
   buffers.tell_of_copy(buffer)
-  return ndarray.shared(owned(buffer_out(C.shardrt_buffer_retain(buffer)), C.shardrt_buffer_free), x.dtype, sizes)
+  return ndarray.shared(owned(buffer_out(C.shardrt_buffer_retain(buffer)), "shardrt_buffer_free"), x.dtype, sizes)
 end
 
 return shards

@@ -335,7 +335,7 @@ local function open_folder(self, caller)
   if is_first() then
     local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
     code = C.shardrt_folder_open(self.dir, patience, out)
-    if code >= 0 then self.folder = owned(out, C.shardrt_folder_free) end
+    if code >= 0 then self.folder = owned(out, "shardrt_folder_free") end
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   if is_first() then folder.tidy(self.folder) end

@@ -76,7 +76,7 @@ function bad_records.leave_out(caller, source, looked)
   local out, before = ffi.new "shardrt_source *[1]", C.shardrt_source_bad_count(source)
   C.shardrt_job_at(current.job, fail.where() or "?")
   fail.check(C.shardrt_source_readable(current.job, source, looked, out), caller)
-  local made = owned(out, C.shardrt_source_free)
+  local made = owned(out, "shardrt_source_free")
   local count = tonumber(C.shardrt_source_bad_count(made) - before)
   if count > 0 then
     local words = told(bad_records.records(made))

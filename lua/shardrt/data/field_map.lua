@@ -74,5 +74,5 @@ return function(self, word, fields)
   local out = ffi.new "shardrt_source *[1]"
   fail.check(C.shardrt_source_map(self, #made, c_fields, out), word)
   assert(#keep == #made) -- what C was shown lived until here
-  return owned(out, C.shardrt_source_free)
+  return owned(out, "shardrt_source_free")
 end

@@ -56,7 +56,7 @@ local function list_objects(caller, pattern)
     fail('%s: "%s": a pattern begins behind the bucket\'s name and a slash', caller, pattern)
   end
   path.check_code(caller, pattern, C.shardrt_listing_new(prefix, rest:find("/", 1, true) and 1 or 0, out))
-  local listing = owned(out, C.shardrt_listing_free)
+  local listing = owned(out, "shardrt_listing_free")
   local fits = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("[*?]", MEANS) .. "$"
   for i = 0, tonumber(C.shardrt_listing_count(listing)) - 1 do
     local address = ffi.string(C.shardrt_listing_address(listing, i))

@@ -143,6 +143,6 @@ return function(prefixes, o)
     weights and ffi.new("double[?]", #names, weights), c, out)
   if code < 0 and fail.is_between_processes(code) then fail.check(code) end
   if code < 0 then fail("%s: %s%s", CALLER, fail.message(code), path_of.note(code, names[1])) end
-  local made = owned(out, C.shardrt_source_free)
+  local made = owned(out, "shardrt_source_free")
   return skips and bad_records.leave_out(CALLER, made, made) or made
 end

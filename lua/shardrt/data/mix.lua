@@ -45,7 +45,7 @@ local function check_part(caller, name)
   return name
 end
 
-local function own_source(out) return owned(out, C.shardrt_source_free) end
+local function own_source(out) return owned(out, "shardrt_source_free") end
 
 --- Sources with equal fields as one, one after the other. `part` names a field more, int32: which of the sources a
 --- sample is from, counted from 0.

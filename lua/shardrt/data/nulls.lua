@@ -79,7 +79,7 @@ function nulls.leave_out(caller, made, fields, tell)
   if #asked == 0 then return made end
   C.shardrt_job_at(current.job, fail.where() or "?")
   fail.check(C.shardrt_source_filter(current.job, made, tell(asked), out), caller)
-  return owned(out, C.shardrt_source_free)
+  return owned(out, "shardrt_source_free")
 end
 
 return nulls

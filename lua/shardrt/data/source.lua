@@ -89,7 +89,7 @@ end
 
 -- The source that a C function wrote to an out-parameter, with its count given to Lua's collector.
 local function own_source(out)
-  return owned(out, C.shardrt_source_free)
+  return owned(out, "shardrt_source_free")
 end
 
 local function planning() return current.info.planning == 1 end
@@ -363,7 +363,7 @@ local function read_ragged(self, index, field, first, count)
   local values, sizes, out = {}, int64s(C.SHARDRT_MAX_NDIM), ffi.new "shardrt_buffer *[1]"
   for i = 1, count do
     fail.check(C.shardrt_source_value(self, index, first + i - 1, sizes, out))
-    values[i] = ndarray.wrap(owned(out, C.shardrt_buffer_free), field.dtype, shape.from_c(#field.shape, sizes))
+    values[i] = ndarray.wrap(owned(out, "shardrt_buffer_free"), field.dtype, shape.from_c(#field.shape, sizes))
   end
   return values
 end

@@ -64,7 +64,7 @@ local LONGER = { error = "SHARDRT_LONGER_ERROR", truncate = "SHARDRT_LONGER_TRUN
 -- Here in the recipe something is made by all processes together.
 local function together() C.shardrt_job_at(current.job, fail.where() or "?") end
 
-local function own_source(out) return owned(out, C.shardrt_source_free) end
+local function own_source(out) return owned(out, "shardrt_source_free") end
 
 local function plain_table(caller, takes, value)
   if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", caller, takes, list.show(value)) end

@@ -115,7 +115,7 @@ local function new_mesh(word, shape, names, nids, ids)
   local out = ffi.new "shardrt_mesh *[1]"
   fail.check(C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape), ffi.new("const char *[?]", #names, names),
     nids, ids, device.words.device_count(), out), word)
-  local handle = owned(out, C.shardrt_mesh_free)
+  local handle = owned(out, "shardrt_mesh_free")
   return class.new(Mesh, {
     axis_names = list.copy(names), sizes = list.copy(shape), size = tonumber(C.shardrt_mesh_size(handle)),
     handle = handle,

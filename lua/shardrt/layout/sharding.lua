@@ -36,7 +36,7 @@ local Sharding = class.define("a sharding", "s", {
 function sharding.is(value) return getmetatable(value) == Sharding end
 
 local function new_sharding(inside, out)
-  inside.handle = owned(out, C.shardrt_sharding_free)
+  inside.handle = owned(out, "shardrt_sharding_free")
   inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(inside.handle)
   return class.new(Sharding, inside)
 end

@@ -173,7 +173,7 @@ function pipeline.open(loader, self, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
   check_code(memory_pressure.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own
-  return owned(out, C.shardrt_loader_free)
+  return owned(out, "shardrt_loader_free")
 end
 
 --- What a batch costs a process that goes this way, in bytes.
