@@ -13,13 +13,13 @@
 #include "base/error.h"
 #include "storage/remote/reply.h"
 #include "storage/service/authorities.h"
+#include "storage/service/exchange.h"
 #include "storage/service/service.h"
 
 enum {
   IN_FLIGHT = 16,
   IDLE = 64, /* as many as open files at once (view/survey.h), and find connections again for the next ones */
   REDIRECTS = 10,
-  SECONDS_MOST = 86400,
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */
 };
 
@@ -54,31 +54,13 @@ static void start_library(void) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* False: what is asked for is no such number. */
-static bool attempt_seconds(double *out) {
-  const char *text = getenv("SHARDRT_HTTP_TIMEOUT");
-  char *end;
-  *out = 30;
-  if (text == NULL || text[0] == '\0') return true;
-  const double asked = strtod(text, &end);
-  if (*end != '\0' || !(asked > 0) || asked > SECONDS_MOST) return false;
-  *out = asked;
-  return true;
-}
-
-static int set_seconds(struct fetch *self) {
-  if (attempt_seconds(&self->seconds)) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "SHARDRT_HTTP_TIMEOUT is \"%s\"; it is a number of seconds, above 0 and up to %d",
-                   getenv("SHARDRT_HTTP_TIMEOUT"), SECONDS_MOST);
-}
-
 static double limit_of(double seconds, size_t bytes) {
   return seconds + (double)bytes / FETCH_SLOWEST;
 }
 
 double fetch_patience(size_t bytes) {
   double seconds;
-  (void)attempt_seconds(&seconds);
+  (void)exchange_seconds(&seconds); /* what is wrong with it, who asks a server is told */
   return ALL_TRIES * limit_of(seconds, bytes) + 5;
 }
 
@@ -421,7 +403,7 @@ static int take_ended(struct fetch *self, struct fetch_round *run) {
 int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
               void *context) {
   struct fetch_round run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
-  int code = set_seconds(self);
+  int code = exchange_seconds(&self->seconds);
   while (run.done < n && code == SHARDRT_OK) {
     int running, pause;
     code = begin_transfers(self, &run, &pause);

@@ -2,7 +2,6 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,17 +9,11 @@
 #include "storage/local/url.h"
 #include "storage/service/service.h"
 
-static const double USUAL_SECONDS = 30;
-
-static double attempt_seconds(void) {
-  const char *text = getenv("SHARDRT_HTTP_TIMEOUT"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  const double asked = text != NULL ? strtod(text, NULL) : 0;
-  return asked > 0 ? asked : USUAL_SECONDS;
-}
-
 static int attempt(const struct ask *self, const char *shown, struct exchange_answer *out) {
   struct service_request call;
-  int code = service_request_make(self->address, self->query, self->payload, &call);
+  double seconds;
+  int code = exchange_seconds(&seconds);
+  if (code == SHARDRT_OK) code = service_request_make(self->address, self->query, self->payload, &call);
   if (code != SHARDRT_OK) return code;
   struct exchange_request request = {.method = self->method,
                                      .url = call.url,
@@ -29,7 +22,7 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
                                      .user = call.user,
                                      .body = self->body,
                                      .bytes = self->bytes,
-                                     .seconds = attempt_seconds()};
+                                     .seconds = seconds};
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) request.headers[i] = call.headers[i];
   code = exchange(&request, out);
   service_request_free(&call);

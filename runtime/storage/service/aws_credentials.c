@@ -26,8 +26,7 @@ void aws_credentials_free(struct aws_credentials *self) {
   *self = (struct aws_credentials){0};
 }
 
-/* A variable; NULL where it is empty, too. */
-static const char *variable(const char *name) {
+const char *aws_variable(const char *name) {
   const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
   return value != NULL && value[0] != '\0' ? value : NULL;
 }
@@ -44,13 +43,13 @@ static int set_credentials(const char *key, const char *secret, const char *toke
 /* ---- files of profiles ------------------------------------------------------------------------------------------ */
 
 static const char *profile(void) {
-  const char *named = variable("AWS_PROFILE");
-  if (named == NULL) named = variable("AWS_DEFAULT_PROFILE");
+  const char *named = aws_variable("AWS_PROFILE");
+  if (named == NULL) named = aws_variable("AWS_DEFAULT_PROFILE");
   return named != NULL ? named : "default";
 }
 
 static char *file_of(const char *named, const char *usual) {
-  const char *path = variable(named), *home = variable("HOME");
+  const char *path = aws_variable(named), *home = aws_variable("HOME");
   if (path == NULL && home == NULL) return NULL;
   return path != NULL ? alloc_text("%s", path) : alloc_text("%s/.aws/%s", home, usual);
 }
@@ -215,10 +214,10 @@ static int read_token(const char *path, char **out) {
 }
 
 static int ask_sts(const char *role, const char *token, struct aws_credentials *out) {
-  const char *region = variable("AWS_REGION"), *endpoint = variable("AWS_ENDPOINT_URL_STS");
-  const char *session = variable("AWS_ROLE_SESSION_NAME");
+  const char *region = aws_variable("AWS_REGION"), *endpoint = aws_variable("AWS_ENDPOINT_URL_STS");
+  const char *session = aws_variable("AWS_ROLE_SESSION_NAME");
   char *coded_role = percent_encoded(role, ""), *coded_token = percent_encoded(token, ""), *host = NULL, *url = NULL;
-  if (region == NULL) region = variable("AWS_DEFAULT_REGION");
+  if (region == NULL) region = aws_variable("AWS_DEFAULT_REGION");
   host = endpoint != NULL
              ? alloc_text("%s", endpoint)
              : alloc_text("https://sts.%s%samazonaws.com%s", region != NULL ? region : "", region != NULL ? "." : "",
@@ -241,7 +240,7 @@ static int ask_sts(const char *role, const char *token, struct aws_credentials *
 }
 
 static int from_web_identity(const char *path, struct aws_credentials *out) {
-  const char *role = variable("AWS_ROLE_ARN");
+  const char *role = aws_variable("AWS_ROLE_ARN");
   char *token = NULL;
   if (role == NULL) return error_set(SHARDRT_EINVAL, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
   int code = read_token(path, &token);
@@ -251,8 +250,8 @@ static int from_web_identity(const char *path, struct aws_credentials *out) {
 }
 
 static int from_container(const char *relative, const char *full, struct aws_credentials *out) {
-  const char *given = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  const char *path = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  const char *given = aws_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  const char *path = aws_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   char *url = relative != NULL ? alloc_text("http://169.254.170.2%s", relative) : alloc_text("%s", full);
   char *token = NULL, *header = NULL;
   int code = url == NULL ? ALLOC_FAILED : SHARDRT_OK;
@@ -294,7 +293,8 @@ static char *metadata(const char *method, const char *endpoint, const char *path
 /* Leaves `out` empty where this is no instance with a role. */
 static int from_instance(struct aws_credentials *out) {
   static const char roles[] = "/latest/meta-data/iam/security-credentials/";
-  const char *disabled = variable("AWS_EC2_METADATA_DISABLED"), *named = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  const char *disabled = aws_variable("AWS_EC2_METADATA_DISABLED"),
+             *named = aws_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (disabled != NULL && strcmp(disabled, "true") == 0) return SHARDRT_OK;
   const char *endpoint = named != NULL ? named : "http://169.254.169.254";
   char *token = metadata("PUT", endpoint, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600");
@@ -317,15 +317,15 @@ static int from_instance(struct aws_credentials *out) {
 /* ---- all of these ----------------------------------------------------------------------------------------------- */
 
 static int find_credentials(struct aws_credentials *out) {
-  const char *key = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
+  const char *key = aws_variable("AWS_ACCESS_KEY_ID"), *secret = aws_variable("AWS_SECRET_ACCESS_KEY");
   if ((key == NULL) != (secret == NULL)) return refuse_half("the environment");
-  if (key != NULL) return set_credentials(key, secret, variable("AWS_SESSION_TOKEN"), out);
-  const char *token_file = variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+  if (key != NULL) return set_credentials(key, secret, aws_variable("AWS_SESSION_TOKEN"), out);
+  const char *token_file = aws_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
   if (token_file != NULL) return from_web_identity(token_file, out);
   int code = from_profile(out);
   if (code != SHARDRT_OK || out->key != NULL) return code;
-  const char *relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-  const char *full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  const char *relative = aws_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const char *full = aws_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   if (relative != NULL || full != NULL) return from_container(relative, full, out);
   return from_instance(out);
 }

@@ -28,6 +28,9 @@ void aws_credentials_free(struct aws_credentials *self); /* any that is zeroed o
 /* The next call looks for them anew: a server said that these have expired. */
 void aws_credentials_forget(void);
 
+/* A variable of the environment; NULL where it is empty, too. */
+const char *aws_variable(const char *name);
+
 /* Of the profile in ~/.aws/config: "region", "endpoint_url". Owned by the caller; NULL: it does not say, or memory is
  * exhausted. */
 char *aws_setting(const char *name);

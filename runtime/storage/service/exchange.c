@@ -1,5 +1,7 @@
 #include "storage/service/exchange.h"
 
+#include <stdlib.h>
+
 #include <sys/random.h>
 #include <time.h>
 
@@ -16,6 +18,21 @@ void exchange_pause(int32_t tries) {
   seconds *= 0.5 + 0.5 * (double)random / UINT32_MAX;
   nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))},
             NULL);
+}
+
+enum { USUAL_SECONDS = 30, SECONDS_MOST = 86400 };
+
+int exchange_seconds(double *out) {
+  const char *text = getenv("SHARDRT_HTTP_TIMEOUT"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  char *end;
+  *out = USUAL_SECONDS;
+  if (text == NULL || text[0] == '\0') return SHARDRT_OK;
+  const double asked = strtod(text, &end);
+  if (*end != '\0' || !(asked > 0) || asked > SECONDS_MOST)
+    return error_set(SHARDRT_EINVAL, "SHARDRT_HTTP_TIMEOUT is \"%s\"; it is a number of seconds, above 0 and up to %d",
+                     text, SECONDS_MOST);
+  *out = asked;
+  return SHARDRT_OK;
 }
 
 void exchange_free(struct exchange_answer *self) {

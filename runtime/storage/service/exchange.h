@@ -30,6 +30,10 @@ struct exchange_answer {
   char next[1024]; /* Link: <…>; rel="next" */
 };
 
+/* How long one attempt to ask a server may take, seconds: $SHARDRT_HTTP_TIMEOUT, or 30. EINVAL: that is no such number;
+ * *out is 30. */
+int exchange_seconds(double *out);
+
 /* EIO: no answer came, and why. Any status is an answer. ENOMEM. */
 int exchange(const struct exchange_request *request, struct exchange_answer *out);
 void exchange_free(struct exchange_answer *self); /* any that is zeroed or was answered */

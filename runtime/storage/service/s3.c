@@ -61,11 +61,6 @@ static int check_key(const char *address, const char *key) {
   return SHARDRT_OK;
 }
 
-static const char *variable(const char *name) {
-  const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 /* ---- regions ---------------------------------------------------------------------------------------------------- */
 
 /* Of buckets that turned out to lie elsewhere than the region that is set. */
@@ -88,9 +83,9 @@ static char *moved_region(const char *bucket) {
 
 /* Owned; NULL when out of memory. */
 static char *region_of(const char *bucket) {
-  const char *named = variable("AWS_REGION");
+  const char *named = aws_variable("AWS_REGION");
   char *region = moved_region(bucket);
-  if (named == NULL) named = variable("AWS_DEFAULT_REGION");
+  if (named == NULL) named = aws_variable("AWS_DEFAULT_REGION");
   if (region == NULL && named != NULL) return alloc_text("%s", named);
   if (region == NULL) region = aws_setting("region");
   return region != NULL ? region : alloc_text("us-east-1");
@@ -116,8 +111,8 @@ static bool note_region(const char *bucket, const char *region) {
 
 /* Owned; NULL: Amazon's own. */
 static char *endpoint_setting(void) {
-  const char *named = variable("AWS_ENDPOINT_URL_S3");
-  if (named == NULL) named = variable("AWS_ENDPOINT_URL");
+  const char *named = aws_variable("AWS_ENDPOINT_URL_S3");
+  if (named == NULL) named = aws_variable("AWS_ENDPOINT_URL");
   char *endpoint = named != NULL ? alloc_text("%s", named) : aws_setting("endpoint_url");
   for (size_t n = endpoint != NULL ? strlen(endpoint) : 0; n > 0 && endpoint[n - 1] == '/'; n--) endpoint[n - 1] = '\0';
   return endpoint;
