@@ -140,11 +140,11 @@ static int pass_members(struct grouping *g, bool skips, struct index_writer *wri
   while (code > 0) {
     const struct reader_mark mark = reader_mark(g->walk.arena);
     code = tar_walk_next(&g->walk, member);
-    if (code == SHARDRT_EFORMAT && skips) {
+    if (code == SHARDRT_EFORMAT && skips && (writer != NULL || g->columns > 0)) { /* else nothing is known of it */
       code = lose_rest(g, writer, writer != NULL ? code : SHARDRT_OK);
       break;
     }
-    if (g->walk.at > 0) code = index_tell_option(code); /* at the start it may be no archive at all */
+    if (g->walk.at > 0 && !skips) code = index_tell_option(code); /* at the start it may be no archive at all */
     const int added = code == 1 ? add_member(g, member, writer) : SHARDRT_OK;
     if (added != SHARDRT_OK) code = added;
     reader_release(g->walk.arena, mark);
