@@ -2,12 +2,7 @@
 #ifndef SHARDRT_STORAGE_GUNZIP_H
 #define SHARDRT_STORAGE_GUNZIP_H
 
-#include <stdbool.h>
-
 #include "storage/local/mapping.h"
-
-/* Does a file begin as gzip does? Of its first bytes, of which two are enough. */
-bool gunzip_is(const uint8_t *data, size_t bytes);
 
 /* Decompresses the first `bytes` bytes of gzip data into dst; fewer where it holds fewer. Returns how many, or EFORMAT.
  */

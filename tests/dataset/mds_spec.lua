@@ -136,6 +136,159 @@ describe("MDS folders", function()
     assert.equal("\0\0\0\60\0\64", bytes_of(values.float16))
   end)
 
+  local function write_byte(path, at, byte)
+    local file = assert(io.open(path, "r+b"))
+    file:seek("set", at)
+    file:write(string.char(byte))
+    file:close()
+  end
+
+  -- A byte with one bit turned.
+  local function turned(text, at)
+    local byte, bit = text:byte(at + 1), 2 ^ math.random(0, 7)
+    return math.floor(byte / bit) % 2 == 1 and byte - bit or byte + bit
+  end
+
+  -- Pixel {y, x, c} of picture i, as the script makes it.
+  local function pixel(i, y, x, c) return i * 50 + y * 20 + x * 7 + (c or 0) * 3 end
+
+  local function check_pixels(host, i, channels, scale)
+    local height, wrong = host.shape[1], 0
+    assert.same({ channels == 3 and 2 + i % 2 or 2, 3, channels }, host.shape)
+    for y = 0, height - 1 do
+      for x = 0, 2 do
+        for c = 0, channels - 1 do
+          local right = pixel(i, y, x, c) * (scale or 1)
+          if host.data[(y * 3 + x) * channels + c] ~= (host.dtype == "uint8" and right % 256 or right) then
+            wrong = wrong + 1
+          end
+        end
+      end
+    end
+    assert.equal(0, wrong)
+  end
+
+  it("have Pillow's pixels, and lists of images as fields of one item each", function()
+    local source = shardrt.source.mds(copy "pictures")
+    local bytes = { dtype = "uint8", shape = { -1 } }
+    assert.same({
+      rgb = { dtype = "uint8", shape = { -1, 3, 3 } }, gray = { dtype = "uint8", shape = { 2, 3, 1 } },
+      deep = { dtype = "int32", shape = { 2, 3, 1 } }, real = { dtype = "float32", shape = { 2, 3, 1 } },
+      short = { dtype = "uint16", shape = { 2, 3, 1 } }, ["pair.0"] = bytes, ["pair.1"] = bytes,
+      ["pair.count"] = { dtype = "int64", shape = {} }, ["words.0"] = bytes, ["words.1"] = bytes,
+      ["words.count"] = { dtype = "int64", shape = {} },
+    }, source.fields)
+    local images = source:map {
+      ["pair.0"] = { shardrt.transform.decode_image() }, ["pair.1"] = { shardrt.transform.decode_image() },
+    }
+    for i = 0, 4 do
+      local got, decoded = source:read(i, 1), images:read(i, 1)
+      check_pixels(got.rgb[1], i, 3)
+      local function one(name) return { shape = { 2, 3, 1 }, dtype = got[name].dtype, data = got[name].data } end
+      check_pixels(one "gray", i, 1)
+      check_pixels(one "deep", i, 1)
+      check_pixels(one "short", i, 1)
+      check_pixels(one "real", i, 1, 0.25)
+      check_pixels(decoded["pair.0"][1], i, 3)
+      check_pixels(decoded["pair.1"][1], i + 1, 3)
+      for k = 0, 1 do
+        local right = {}
+        for j = 0, i * (k + 2) - 1 do right[j + 1] = string.char((i * 31 + j * 7) % 256) end
+        assert.equal(table.concat(right), bytes_of(got["words." .. k][1]))
+      end
+      assert.equal(2, tonumber(got["pair.count"].data[0]))
+    end
+    local asked = { fields = { rgb = { "uint8", { 2, 3, 3 } } } }
+    expect.contains(files.message(shardrt.source.mds, folder .. "/pictures", asked), "record 1 at byte",
+      'its "rgb" has not the shape of the field')
+  end)
+
+  it("have lists of any length, whose items are read where they are", function()
+    local path = copy "albums"
+    local function try(fields, o)
+      return shardrt.source.mds(path, { fields = fields, on_bad_record = o })
+    end
+    local source = try { "some.count", "one", ["some.0"] = "bytes" }
+    local names = {}
+    for i = 0, 4 do
+      local ok, got = pcall(source.read, source, i, 1)
+      if i == 0 then
+        expect.contains(tostring(got), "record 0 at byte", '"some.0": its list has 0 items, and so no number 0')
+      else
+        assert.equal(bytes_of(got.one[1]), bytes_of(got["some.0"][1])) -- the same picture, encoded twice
+      end
+      names[i + 1] = ok and tonumber(got["some.count"].data[0])
+    end
+    assert.same({ false, 1, 2, 3, 4 }, names)
+    assert.equal(2, #try({ "some.2" }, "skip"))
+    local long = try({ "some.count", "some.3" }):filter { ["some.count"] = { ">", 3 } }
+    assert.equal(1, #long)
+    assert.equal("\255\216", bytes_of(long:read(0, 1)["some.3"][1]):sub(1, 2))
+    local function fails(fields, ...) expect.contains(files.message(try, fields), ...) end
+    fails({ "some" }, 'the column "some" holds lists ("list[jpeg]"): "some.0"', '"some.count" how many a sample has')
+    fails({ "some.0", "some.01" }, 'no column "some.01"')
+    fails({ ["some.0"] = "float32" }, "which are no elements")
+    fails({ ["some.count"] = "int32" }, "int32 is asked for, and it holds int64")
+    fails({ "one.0" }, 'no column "one.0"')
+    fails({ "stack" }, 'encoded as "list[pil]", which shardrt does not read: write it anew as list[png]')
+    fails(nil, "that are not of one length", '"some.count" how many a sample has')
+    local odd = try { "odd" }
+    assert.same({ -1, 3, 3 }, odd.fields.odd.shape)
+    expect.contains(files.message(odd.read, odd, 4, 1), "record 4 at byte", 'mode "P", which shardrt does not read')
+    assert.equal(4, #try({ "odd" }, "skip"))
+    path = copy "pictures"
+    fails({ ["pair.2"] = "bytes" }, 'it has no "pair.2": each list of "pair" has 2 items')
+  end)
+
+  it("whose lists and pictures are damaged or cut are refused, and never give more than what stands there", function()
+    local path = copy "pictures"
+    local json, shard = files.slurp(path .. "/index.json"), path .. "/shard.00000.mds"
+    local text = files.slurp(shard)
+    local refusals = 0
+    for at = 0, #text - 1, 2 do
+      write_byte(shard, at, turned(text, at))
+      os.remove(shard .. ".shardrt-index")
+      local ok, message = pcall(function()
+        local source = shardrt.source.mds(path)
+        return source:read(0, #source)
+      end)
+      if not ok then
+        refusals = refusals + 1
+        assert.truthy(message:find("shard.00000.mds", 1, true) or message:find("not of one length", 1, true), message)
+      end
+      write_byte(shard, at, text:byte(at + 1))
+    end
+    assert.is_true(refusals > 50, refusals)
+    files.write(path, "index.json", json)
+  end)
+
+  it("whose index.json one process cannot read are refused in all, which hear whose and why", function()
+    local path = copy "raw"
+    local json = files.slurp(path .. "/index.json")
+    local from, to = json:find('{"column_encodings".-"version": 2, "zip_data": null}')
+    local shards = {} -- many: then all processes open them together
+    for i = 1, 64 do shards[i] = json:sub(from, to) end
+    files.write(path, "index.json", ('{"version": 2, "shards": [%s]}'):format(table.concat(shards, ", ")))
+    for _, wanted in ipairs { "raw", "scalars" } do -- of few shards, the others come to the barrier, and hear it there
+      copy "scalars"
+      local result = mpi.run { processes = 3, devices = 1, options = { "--timeout", "30" },
+        env = { FOLDER = folder .. "/" .. wanted }, one = { FOLDER = folder .. "/gone" }, source = [[
+        local shardrt = require "shardrt"
+        local C = require "shardrt.base.ffi"
+        local fail = require "shardrt.base.error"
+        local ok, problem = pcall(shardrt.source.mds, os.getenv "FOLDER")
+        if ok then
+          ok, problem = pcall(function()
+            fail.check(C.shardrt_barrier(require("shardrt.base.current").job, "the end"))
+          end)
+        end
+        problem = tostring(problem)
+        assert(not ok and problem:find("process 1", 1, true) and problem:find("gone/index.json", 1, true), problem)
+      ]] }
+      assert.equal(0, result.status, result.output)
+    end
+  end)
+
   it("give raw elements where a dtype and a shape are asked for", function()
     local source = open(copy "raw", { fields = { bytes = { "uint8", { 3, -1 } } } })
     assert.same({ 3, 5 }, source:read(5, 1).bytes[1].shape)
@@ -158,19 +311,6 @@ describe("MDS folders", function()
   end)
 
   -- Damage ------------------------------------------------------------------------------------------------------------
-
-  local function write_byte(path, at, byte)
-    local file = assert(io.open(path, "r+b"))
-    file:seek("set", at)
-    file:write(string.char(byte))
-    file:close()
-  end
-
-  -- A byte with one bit turned.
-  local function turned(text, at)
-    local byte, bit = text:byte(at + 1), 2 ^ math.random(0, 7)
-    return math.floor(byte / bit) % 2 == 1 and byte - bit or byte + bit
-  end
 
   it("are found to be damaged wherever a bit of a sample turns after the index was made", function()
     local path = copy "raw"

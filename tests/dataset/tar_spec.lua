@@ -270,6 +270,16 @@ describe("source.tar", function()
   it("finds every cut", function()
     local text = member("a.jpg", "one") .. member("b.jpg", "two") .. ZEROS
     for length = 0, #text - 1025, 3 do refused(text:sub(1, length), "made%.tar: the member at byte %d+: ") end
+    -- Within the first member also where what is damaged is left out: there is nothing else to tell of it.
+    for _, length in ipairs { 0, 1, 511, 512, 514 } do
+      for _, fields in ipairs { false, { jpg = "bytes" } } do
+        local what = length == 0 and "empty" or "cut off"
+        refused(text:sub(1, length), "made%.tar: the member at byte 0: [^\n]*" .. what,
+          { on_bad_record = "skip", fields = fields or nil })
+      end
+    end
+    local three = text:sub(1, 2048) .. member("c.jpg", "three") .. ZEROS -- the one before the cut may lack members
+    assert.equal(1, #open(three:sub(1, 2048 + 100), { on_bad_record = "skip" }))
   end)
 
   it("gives everything back where memory runs out", function()

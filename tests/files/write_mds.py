@@ -8,6 +8,7 @@ import os
 import sys
 
 import numpy as np
+from PIL import Image
 from streaming import MDSWriter
 
 SCALARS = ['uint8', 'uint16', 'uint32', 'uint64', 'int8', 'int16', 'int32', 'int64', 'float16', 'float32', 'float64']
@@ -48,3 +49,32 @@ NUMBERS = [(12345678, 0.25, '1.50'), (-3, 1e300, '1E+2'), (2 ** 53 + 1, float('-
 write('numbers', {'i': 'str_int', 'f': 'str_float', 'd': 'str_decimal', 's': 'str'},
       [{'i': i, 'f': f, 'd': decimal.Decimal(d), 's': f'{k:08d}'} for k, (i, f, d) in enumerate(NUMBERS)],
       hashes=['sha1'])
+
+
+def pixels(i, dtype, height, channels=None):
+    """A picture, three pixels wide, which the spec works out by the same formula."""
+    y, x, c = np.meshgrid(np.arange(height), np.arange(3), np.arange(channels or 1), indexing='ij')
+    values = i * 50 + y * 20 + x * 7 + c * 3
+    if dtype == np.float32:
+        values = values / 4
+    values = values.astype(dtype)
+    return values if channels else values[..., 0]
+
+
+def picture(i, dtype=np.uint8, height=None, channels=3):
+    return Image.fromarray(pixels(i, dtype, height or 2 + i % 2, channels))
+
+
+def words(i):
+    return [bytes((i * 31 + k * 7) % 256 for k in range(i * n)) for n in (2, 3)]
+
+
+write('pictures', {'rgb': 'pil', 'gray': 'pil', 'deep': 'pil', 'real': 'pil', 'short': 'pil', 'pair': 'list[png]',
+                   'words': 'jpeg_array'},
+      [{'rgb': picture(i), 'gray': picture(i, height=2, channels=None), 'deep': picture(i, np.int32, 2, None),
+        'real': picture(i, np.float32, 2, None), 'short': picture(i, np.uint16, 2, None),
+        'pair': [picture(i), picture(i + 1)], 'words': words(i)} for i in range(5)], size_limit=1800)
+# Lists of 0 to 4 images; pictures of which the last has a palette; and lists of pictures.
+write('albums', {'some': 'list[jpeg]', 'one': 'jpeg', 'odd': 'pil', 'stack': 'list[pil]'},
+      [{'some': [picture(k) for k in range(i)], 'one': picture(0), 'stack': [picture(i)],
+        'odd': picture(i).convert('P' if i == 4 else 'RGB')} for i in range(5)])

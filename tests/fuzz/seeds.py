@@ -94,6 +94,9 @@ def mds():
         parts = [json.dumps(index).encode()]
         parts += [slurp("mds/raw/shard.00000.mds")] if name == "raw" else [b"", slurp("mds/zstd/shard.00000.mds.zstd")]
         seed("mds", name + "-one", BETWEEN.join(parts))
+    index = json.loads(slurp("mds/pictures/index.json")) # of pixels, and of lists of images
+    index["shards"] = index["shards"][:1]
+    seed("mds", "pictures", json.dumps(index).encode() + BETWEEN + slurp("mds/pictures/shard.00000.mds"))
 
 
 def arrays():

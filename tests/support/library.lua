@@ -112,6 +112,12 @@ function library.pyarrow()
   return python_with("pyarrow", "build/python/bin/python3", "there is no pyarrow in build/python: make test-python")
 end
 
+--- A Python that has MosaicML Streaming, and then Pillow, or nil and why there is none.
+---@return string?, string?
+function library.streaming()
+  return python_with("streaming", "build/python/bin/python3", "there is no Streaming in build/python: make test-python")
+end
+
 --- A Python that has soundfile, and then Pillow, or nil and why there is none.
 ---@return string?, string?
 function library.media()

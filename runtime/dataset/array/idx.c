@@ -7,6 +7,7 @@
 #include "dataset/array/dense.h"
 #include "dataset/formats.h"
 #include "storage/gunzip.h"
+#include "storage/unpack_stream.h"
 
 enum { MAGIC_BYTES = 4, HEADER_AT_MOST = MAGIC_BYTES + 4 * SHARDRT_MAX_NDIM };
 
@@ -100,7 +101,7 @@ static int map_idx(const char *path, const shardrt_source_options *options, stru
   size_t have = 0;
   int code = dense_head(path, options, HEADER_AT_MOST, &reader, part, &head, &have);
   struct mapping whole = part->file.map;
-  const bool zipped = code == SHARDRT_OK && gunzip_is(head, have);
+  const bool zipped = code == SHARDRT_OK && unpack_kind_of(head, have) == UNPACK_GZIP;
   if (zipped && whole.remote != NULL) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = zipped ? map_gzip(path, options, &whole, part) : map_plain(path, head, have, part);
   reader_clear(&reader);

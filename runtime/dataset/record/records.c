@@ -199,11 +199,6 @@ static int meet_others(struct records_opening *o, shardrt_job *job, int code) {
   return code;
 }
 
-/* What file i has of its arrays. */
-static struct shapes *seen_at(const struct records *self, int32_t i) {
-  return self->seen + (size_t)i * (size_t)self->narrays;
-}
-
 /* Counts samples and runs; the source reads files that are told of all as told, in each process alike. */
 static int take_facts(struct records *self, void *all, bool told) {
   int64_t blocks = 0;
@@ -220,7 +215,7 @@ static int take_facts(struct records *self, void *all, bool told) {
     file->changed = facts->changed;
     file->rows = facts->rows;
     file->crc = facts->crc;
-    for (int32_t a = 0; a < self->narrays; a++) seen_at(self, i)[a] = facts->seen[a];
+    for (int32_t a = 0; a < self->narrays; a++) self->seen[(size_t)i * (size_t)self->narrays + a] = facts->seen[a];
     file->first = self->base.count;
     file->first_block = blocks;
     self->base.count += file->rows;
@@ -236,10 +231,20 @@ static int take_facts(struct records *self, void *all, bool told) {
   return code;
 }
 
-int records_go_on(struct records *self, int code) {
+static struct records_opening opening_of(struct records *self) {
   struct records_opening o = {.self = self};
-  const bool many = self->nfiles >= TOGETHER_LEAST;
   snprintf(o.title, sizeof o.title, "opening the files of source.%s", self->base.format->name);
+  return o;
+}
+
+int records_refuse(struct records *self, const shardrt_source_options *options, int code) {
+  const struct records_opening o = opening_of(self);
+  return job_is_alone(options->job) ? code : job_join(options->job, o.title, code, NULL, 0, NULL);
+}
+
+int records_go_on(struct records *self, int code) {
+  struct records_opening o = opening_of(self);
+  const bool many = self->nfiles >= TOGETHER_LEAST;
   if (many && !job_is_alone(self->options.job)) code = meet_others(&o, self->options.job, code);
   self->options.job = NULL;
   if (code < 0) return code;
@@ -268,20 +273,6 @@ int records_go_on(struct records *self, int code) {
 int records_open(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
                  const struct record_opener *opener) {
   return records_go_on(self, records_begin(self, npaths, paths, options, opener));
-}
-
-int records_join_shapes(const struct records *self, int32_t a, const char *name, struct shapes *out) {
-  *out = (struct shapes){0};
-  for (int32_t i = 0; i < self->nfiles; i++) {
-    const struct shapes *found = &seen_at(self, i)[a];
-    if (!found->is_seen) continue;
-    shapes_see(out, 0, found->dtype, found->ndim, found->shape);
-    if ((found->odd < 0 && out->odd < 0) || self->skips) continue;
-    return error_set(SHARDRT_EFORMAT,
-                     "%s: sample %lld: its \"%s\" has not the dtype or the number of dimensions of those before it",
-                     self->files[i].title, (long long)(found->odd < 0 ? 0 : found->odd), name);
-  }
-  return SHARDRT_OK;
 }
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */

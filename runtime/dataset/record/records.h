@@ -38,8 +38,8 @@ struct record_opener {
   /* NULL, or looks at file i when the source is opened, in one of the processes: a failure is the source's. File 0 is
    * open by then. Any thread. */
   int (*check)(const struct records *self, int32_t i, const struct opened_file *file);
-  /* NULL, or notes which shapes file i has of arrays, in `narrays` items that are zeroed: what records_join_shapes
-   * joins of all files, in every process. Any thread. */
+  /* NULL, or notes which shapes file i has of arrays, in `narrays` items that are zeroed: for array_fields.h,
+   * in every process. Any thread. */
   void (*see)(const struct records *self, int32_t i, const struct opened_file *file, struct shapes *out);
 };
 
@@ -66,9 +66,9 @@ int records_begin(struct records *self, int32_t npaths, const char *const *paths
                   const struct record_opener *opener);
 int records_go_on(struct records *self, int code);
 
-/* What all files have noted of array `a`, called `name` in messages. EFORMAT: one that differs in more than its sizes,
- * unless damage is left out. */
-int records_join_shapes(const struct records *self, int32_t a, const char *name, struct shapes *out);
+/* For a format that first reads in another file which files there are, and could not: `code` says so. The others, who
+ * may be opening these together, hear of it. Returns `code`, or what the others failed with. */
+int records_refuse(struct records *self, const shardrt_source_options *options, int code);
 
 /* Opens a file, unpacked where it is compressed, and its index, which the scan makes if need be. */
 int records_open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out);

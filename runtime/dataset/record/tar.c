@@ -19,16 +19,21 @@
 #include "codec/npy_header.h"
 #include "dataset/elements.h"
 #include "dataset/formats.h"
-#include "dataset/record/records.h"
+#include "dataset/record/array_fields.h"
 #include "dataset/record/tar_index.h"
 
 enum { NAMES_MOST = 8, DIGITS_MOST = 24 }; /* names of one field: "jpg;jpeg;png"; of a number in text */
 
 enum tar_kind { RAW, NUMBER, NPY };
 
+struct tar_field {
+  enum tar_kind kind;
+  int32_t array; /* of NPY: which of the arrays it is */
+};
+
 struct tar {
   struct records records;
-  enum tar_kind *kinds; /* of each field */
+  struct tar_field *fields;
 };
 
 /* What a member's extension says of its bytes: https://github.com/webdataset/webdataset, autodecode.py. */
@@ -161,7 +166,7 @@ static void see_shapes(const struct records *records, int32_t i, const struct op
   const struct tar *self = (const struct tar *)records;
   (void)i;
   for (int32_t f = 0; f < records->base.nfields; f++) {
-    if (self->kinds[f] != NPY) continue;
+    if (self->fields[f].kind != NPY) continue;
     for (int32_t n = 0; n < NAMES_MOST; n++) {
       const int32_t column = file->places[f * NAMES_MOST + n];
       const struct shapes found = column >= 0 ? shapes_read(file->index.names[column]) : (struct shapes){0};
@@ -173,57 +178,15 @@ static void see_shapes(const struct records *records, int32_t i, const struct op
   }
 }
 
-/* Which of the arrays a field is, or (their count) how many there are. */
-static int32_t array_number(const struct tar *self, int32_t field) {
-  int32_t number = 0;
-  for (int32_t f = 0; f < field; f++) number += self->kinds[f] == NPY;
-  return number;
-}
-
-/* Where none could be read as the index was made: what is wrong with the first. */
-static int see_first(const struct tar *self, int32_t f, struct shapes *out) {
+/* An array_look. */
+static int look_at_npy(const struct records *records, int32_t f, struct shapes *out) {
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
   struct npy_header header;
-  int code = get_member(self, f, 0, &arena, &data, &bytes);
+  int code = get_member((const struct tar *)records, f, 0, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
   if (code == SHARDRT_OK) shapes_see(out, 0, header.dtype, header.ndim, header.shape);
-  reader_clear(&arena);
-  return code;
-}
-
-/* The shape and dtype of an npy field: what all samples have, and -1 for sizes that differ. */
-static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
-  struct shapes shapes;
-  int code = records_join_shapes(&self->records, array_number(self, f), field->name, &shapes);
-  if (code != SHARDRT_OK) return code;
-  if (!shapes.is_seen) code = see_first(self, f, &shapes);
-  if (code != SHARDRT_OK) return code;
-  field->dtype = shapes.dtype;
-  field->ndim = shapes.ndim;
-  memcpy(field->shape, shapes.shape, sizeof field->shape);
-  return SHARDRT_OK;
-}
-
-static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                     struct value *out, bool *handled);
-
-/* The first sample whose array has not the shape that is asked for, where there is one. */
-static int check_asked(const struct tar *self, int32_t f) {
-  const shardrt_source *base = &self->records.base;
-  struct shapes shapes;
-  struct reader arena = {0};
-  struct value value;
-  bool handled;
-  int code = records_join_shapes(&self->records, array_number(self, f), base->fields[f].name, &shapes);
-  if (code != SHARDRT_OK || self->records.skips || shapes_fit(&shapes, base->fields[f].ndim, base->fields[f].shape))
-    return code;
-  for (int64_t i = 0; i < base->count && code == SHARDRT_OK; i++) {
-    const struct reader_mark mark = reader_mark(&arena);
-    code = tar_value(base, f, i, &arena, &value, &handled);
-    reader_release(&arena, mark);
-  }
   reader_clear(&arena);
   return code;
 }
@@ -234,26 +197,28 @@ static int name_tar_field(struct tar *self, const char *name, const shardrt_fiel
   *field = (shardrt_field){.name = alloc_text("%s", name), .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
   if (field->name == NULL) return ALLOC_FAILED;
   self->records.base.nfields++;
-  int code = set_kind(name, asked, &self->kinds[f]);
-  if (self->kinds[f] == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
+  int code = set_kind(name, asked, &self->fields[f].kind);
+  if (self->fields[f].kind == NPY) self->fields[f].array = self->records.narrays++;
+  if (self->fields[f].kind == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
   return code;
 }
 
 /* What the field is, once the files are open. */
 static int set_tar_field(struct tar *self, int32_t f, const shardrt_field *asked) {
   shardrt_field *field = &self->records.base.fields[f];
+  const struct tar_field *found = &self->fields[f];
   const char *name = field->name;
-  int code = SHARDRT_OK;
-  if (self->kinds[f] == NPY && self->records.base.count > 0) code = set_npy(self, f, field);
+  const bool is_array = found->kind == NPY && self->records.base.count > 0;
+  int code = is_array ? array_field_set(&self->records, f, found->array, look_at_npy) : SHARDRT_OK;
   if (code != SHARDRT_OK || asked == NULL) return code;
-  if (self->kinds[f] != RAW && asked->dtype >= 0 && asked->dtype != field->dtype)
+  if (found->kind != RAW && asked->dtype >= 0 && asked->dtype != field->dtype)
     return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s; transform.cast converts", name,
                      shardrt_dtype_name(asked->dtype), shardrt_dtype_name(field->dtype));
   if (asked->dtype >= 0) field->dtype = asked->dtype;
   if (asked->ndim < 0) return SHARDRT_OK;
   field->ndim = asked->ndim;
   memcpy(field->shape, asked->shape, sizeof field->shape);
-  return self->kinds[f] == NPY && self->records.base.count > 0 ? check_asked(self, f) : SHARDRT_OK;
+  return is_array ? array_field_check(&self->records, f, found->array) : SHARDRT_OK;
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -286,8 +251,8 @@ static int name_tar_fields(struct tar *self, int32_t nfields, const shardrt_fiel
                      self->records.files[0].title, (int)count, TAR_COLUMNS_MOST);
   self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
   if (self->records.base.fields == NULL) return ALLOC_FAILED;
-  self->kinds = alloc_zeros((size_t)count, sizeof *self->kinds);
-  if (self->kinds == NULL) return ALLOC_FAILED;
+  self->fields = alloc_zeros((size_t)count, sizeof *self->fields);
+  if (self->fields == NULL) return ALLOC_FAILED;
   int code = nfields == 0 ? name_all(self) : SHARDRT_OK;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = name_tar_field(self, asked[f].name, &asked[f]);
   return code == SHARDRT_OK ? set_all_places(&self->records, atomic_load(&self->records.files[0].opened)) : code;
@@ -301,7 +266,6 @@ static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, c
   if (made == NULL) return ALLOC_FAILED;
   int code = records_begin(&made->records, npaths, paths, options, &opener);
   if (code == SHARDRT_OK) code = name_tar_fields(made, nfields, fields);
-  made->records.narrays = array_number(made, made->records.base.nfields);
   code = records_go_on(&made->records, code);
   for (int32_t f = 0; f < made->records.base.nfields && code == SHARDRT_OK; f++)
     code = set_tar_field(made, f, nfields > 0 ? &fields[f] : NULL);
@@ -348,14 +312,8 @@ static int make_value(enum tar_kind kind, const shardrt_field *field, const uint
     struct npy_header header;
     int code = npy_header_parse("its \"npy\"", data, bytes, &header);
     if (code != SHARDRT_OK) return code;
-    if (header.dtype != field->dtype)
-      return error_set(SHARDRT_EFORMAT, "its \"npy\" holds %s, and that of the first sample %s",
-                       shardrt_dtype_name(header.dtype), shardrt_dtype_name(field->dtype));
-    bool fits = header.ndim == field->ndim;
-    for (int32_t d = 0; d < field->ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == header.shape[d];
-    if (!fits)
-      return error_set(SHARDRT_EFORMAT,
-                       "its \"npy\" has not the shape of the field; `fields` can say {-1, …} for sizes that differ");
+    code = array_field_fits(field, header.dtype, header.ndim, header.shape);
+    if (code != SHARDRT_OK) return code;
     *out = value_whole(field->dtype, header.ndim, header.shape);
     if (!header.fortran && !header.big_endian) return records_place(out, data + header.data_offset, reader);
     return turn_npy(&header, data + header.data_offset, reader, out);
@@ -379,7 +337,7 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   *handled = true;
   int code = get_member(self, field, sample, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
-  code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
+  code = make_value(self->fields[field].kind, &source->fields[field], data, bytes, reader, out);
   return code == SHARDRT_OK ? code : tar_error_context(source, field, sample, code);
 }
 
@@ -399,7 +357,7 @@ static int tar_extents(const shardrt_source *source, int32_t field, const int64_
 
 static void tar_close(shardrt_source *source) {
   struct tar *self = (struct tar *)source;
-  alloc_free(self->kinds);
+  alloc_free(self->fields);
   records_close(source);
 }
 

@@ -10,7 +10,7 @@
 #include "codec/npy_header.h"
 #include "codec/tar_walk.h"
 #include "dataset/record/shapes.h"
-#include "storage/gunzip.h"
+#include "storage/unpack_stream.h"
 
 /* The samples of an archive, one after the other. */
 struct grouping {
@@ -140,11 +140,11 @@ static int pass_members(struct grouping *g, bool skips, struct index_writer *wri
   while (code > 0) {
     const struct reader_mark mark = reader_mark(g->walk.arena);
     code = tar_walk_next(&g->walk, member);
-    if (code == SHARDRT_EFORMAT && skips) {
+    if (code == SHARDRT_EFORMAT && skips && (writer != NULL || g->columns > 0)) { /* else nothing is known of it */
       code = lose_rest(g, writer, writer != NULL ? code : SHARDRT_OK);
       break;
     }
-    if (g->walk.at > 0) code = index_tell_option(code); /* at the start it may be no archive at all */
+    if (g->walk.at > 0 && !skips) code = index_tell_option(code); /* at the start it may be no archive at all */
     const int added = code == 1 ? add_member(g, member, writer) : SHARDRT_OK;
     if (added != SHARDRT_OK) code = added;
     reader_release(g->walk.arena, mark);
@@ -174,10 +174,10 @@ static int check_keys(struct grouping *g) {
 int tar_index_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   (void)context;
   const uint8_t *head = NULL;
-  const size_t have = file->bytes < 2 ? file->bytes : 2;
+  const size_t have = file->bytes < 3 ? file->bytes : 3;
   int code = stored_get(file, 0, have, arena, &head);
   if (code != SHARDRT_OK) return code;
-  if (gunzip_is(head, have))
+  if (unpack_kind_of(head, have) == UNPACK_GZIP)
     return error_set(SHARDRT_EFORMAT, "%s: holds gzipped data in its turn: `gunzip` it", file->title);
   struct grouping *g = alloc_zeros(1, sizeof *g);
   if (g == NULL) return ALLOC_FAILED;

@@ -7,7 +7,7 @@
  * A shard that is there compressed only is decompressed into the cache once. A shard has no checksums: its side-car
  * index has the CRC-32C of every column of every sample. Hashes of whole files, where index.json has any, are checked
  * when a shard is decompressed (the compressed file's) and when its side-car index is made; digest.h says which. */
-#include "dataset/record/mds_shard.h"
+#include "dataset/mds/mds_shard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
-#include "base/size.h"
 #include "codec/decompress.h"
 #include "codec/digest.h"
 #include "dataset/record/shapes.h"
@@ -26,7 +25,7 @@
 #include "storage/local/url.h"
 #include "storage/write/cache.h"
 
-enum { OFFSET_BYTES = 4, NDARRAY_NDIM_BITS = 2 };
+enum { OFFSET_BYTES = 4 };
 
 /* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
 
@@ -151,57 +150,6 @@ static int decompress_stored(const struct mds_shard *shard, const char *cache, s
   return SHARDRT_OK;
 }
 
-/* ---- arrays whose shape stands in the sample --------------------------------------------------------------------- */
-
-int32_t mds_number_dtype(const char *name) {
-  static const char *const names[] = {"uint8", "uint16", "uint32",  "uint64",  "int8",   "int16",
-                                      "int32", "int64",  "float16", "float32", "float64"};
-  if (strcmp(name, "int") == 0) return SHARDRT_INT64;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(names[i], name) == 0) return shardrt_dtype_from_name(name);
-  return -1;
-}
-
-/* What a dtype's byte means; -1: nothing. */
-static int32_t dtype_of_byte(uint8_t byte) {
-  static const struct {
-    uint8_t byte;
-    int32_t dtype;
-  } bytes[] = {{8, SHARDRT_UINT8},    {9, SHARDRT_INT8},    {16, SHARDRT_UINT16}, {17, SHARDRT_INT16},
-               {18, SHARDRT_FLOAT16}, {32, SHARDRT_UINT32}, {33, SHARDRT_INT32},  {34, SHARDRT_FLOAT32},
-               {64, SHARDRT_UINT64},  {65, SHARDRT_INT64},  {66, SHARDRT_FLOAT64}};
-  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-    if (bytes[i].byte == byte) return bytes[i].dtype;
-  return -1;
-}
-
-int mds_array_head(bool tells_dtype, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
-  static const char malformed[] = "its array has a malformed dtype or shape";
-  size_t at = 0;
-  if (tells_dtype) {
-    out->dtype = bytes > 0 ? dtype_of_byte(data[at++]) : -1;
-    if (out->dtype < 0) return error_set(SHARDRT_EFORMAT, malformed);
-  }
-  if (at == bytes) return error_set(SHARDRT_EFORMAT, malformed);
-  const int32_t ndim = data[at] >> NDARRAY_NDIM_BITS, size_bytes_each = 1 << (data[at] & 3);
-  at++;
-  if (ndim > SHARDRT_MAX_NDIM || bytes - at < (size_t)ndim * (size_t)size_bytes_each)
-    return error_set(SHARDRT_EFORMAT, malformed);
-  for (int32_t d = 0; d < ndim; d++) {
-    uint64_t size = 0;
-    for (int32_t i = size_bytes_each - 1; i >= 0; i--) size = size << 8 | data[at + (size_t)i];
-    if (size > INT64_MAX) return error_set(SHARDRT_EFORMAT, malformed);
-    out->shape[d] = (int64_t)size;
-    at += (size_t)size_bytes_each;
-  }
-  out->ndim = ndim;
-  size_t whole;
-  if (!size_bytes(ndim, out->shape, shardrt_dtype_size(out->dtype), &whole) || whole != bytes - at)
-    return error_set(SHARDRT_EFORMAT, "its array's dtype and shape are not those of its %zu bytes", bytes - at);
-  *head = at;
-  return SHARDRT_OK;
-}
-
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 struct scan {
@@ -212,15 +160,10 @@ struct scan {
 
 /* Notes the shape of a column's array, where its shape stands before it. What is malformed, reading it tells. */
 static void see_array(const struct scan *s, int32_t column, int64_t sample, const uint8_t *data, size_t bytes) {
-  static const char array[] = "ndarray";
-  const char *encoding = s->index->columns[column].encoding, *dtype = encoding + sizeof array;
+  const struct mds_encoding *as = &s->index->encodings[column];
   shardrt_field found = {0};
   size_t head;
-  if (strncmp(encoding, array, sizeof array - 1) != 0) return;
-  const bool tells_dtype = encoding[sizeof array - 1] == '\0';
-  if (!tells_dtype && (dtype[-1] != ':' || strchr(dtype, ':') != NULL || mds_number_dtype(dtype) < 0)) return;
-  if (!tells_dtype) found.dtype = mds_number_dtype(dtype);
-  if (mds_array_head(tells_dtype, data, bytes, &found, &head) == SHARDRT_OK)
+  if (mds_encoding_is_array(as) && mds_encoding_head(as, data, bytes, &found, &head) == SHARDRT_OK)
     shapes_see(&s->shapes[column], sample, found.dtype, found.ndim, found.shape);
 }
 
@@ -338,12 +281,17 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+enum { NOTES_IMAGES = 1 }; /* an index that was made before shapes of pictures were noted is another one */
+
 /* What a side-car index depends on besides the file. */
 static uint64_t columns_hash(const struct mds_index *index, const struct mds_shard *shard) {
   uint64_t hash = hash_number(0, shard->samples);
-  for (int32_t c = 0; c < index->ncolumns; c++)
-    hash = hash_text(hash_number(hash_text(hash, index->columns[c].name), index->columns[c].size),
-                     index->columns[c].encoding);
+  for (int32_t c = 0; c < index->ncolumns; c++) {
+    const struct mds_column *column = &index->columns[c];
+    hash = hash_text(hash_number(hash_text(hash, column->name), column->size), column->encoding);
+    const enum mds_kind kind = index->encodings[c].kind;
+    if (kind == MDS_PIXELS || kind == MDS_LIST) hash = hash_number(hash, NOTES_IMAGES);
+  }
   for (int32_t i = 0; i < shard->raw.nhashes; i++) hash = hash_text(hash, shard->raw.hashes[i].digits);
   return hash;
 }

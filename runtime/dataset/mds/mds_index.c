@@ -1,5 +1,5 @@
 /* mds_index.c - https://github.com/mosaicml/streaming/tree/main/streaming/base/format (index.json, version 2). */
-#include "dataset/record/mds_index.h"
+#include "dataset/mds/mds_index.h"
 
 #include <string.h>
 
@@ -210,6 +210,7 @@ static int add_shard(const struct json_reader *r, struct mds_index *index, const
   if (*columns_taken) {
     index->ncolumns = e->nnames;
     memcpy(index->columns, e->columns, sizeof index->columns);
+    for (int32_t c = 0; c < e->nnames; c++) index->encodings[c] = mds_encoding_of(e->columns[c].encoding);
   }
   index->shards[index->nshards++] = e->shard;
   return SHARDRT_OK;

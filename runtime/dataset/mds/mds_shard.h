@@ -1,8 +1,8 @@
 /* mds_shard.h - one shard of an MDS folder: its bytes, decompressed where they need be, and its samples' places. */
-#ifndef SHARDRT_DATASET_RECORD_MDS_SHARD_H
-#define SHARDRT_DATASET_RECORD_MDS_SHARD_H
+#ifndef SHARDRT_DATASET_MDS_MDS_SHARD_H
+#define SHARDRT_DATASET_MDS_MDS_SHARD_H
 
-#include "dataset/record/mds_index.h"
+#include "dataset/mds/mds_index.h"
 #include "dataset/record/records.h"
 
 /* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. EFORMAT: it is not what index.json
@@ -12,11 +12,5 @@
 int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard,
                    const shardrt_source_options *options, int64_t changed, struct reader *reader,
                    struct opened_file *out);
-
-/* A dtype that both have under the same name, "int" as int64; -1: it is none of MDS. */
-int32_t mds_number_dtype(const char *name);
-/* Reads what stands before an array's elements into dtype (where `tells_dtype`; else it is known), ndim and shape;
- * *head is its bytes. EFORMAT. */
-int mds_array_head(bool tells_dtype, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head);
 
 #endif

@@ -1,9 +1,9 @@
 /* mds_index.h - index.json of a folder of MDS shards: what they are called, how many samples they have, what columns.
  */
-#ifndef SHARDRT_DATASET_RECORD_MDS_INDEX_H
-#define SHARDRT_DATASET_RECORD_MDS_INDEX_H
+#ifndef SHARDRT_DATASET_MDS_MDS_INDEX_H
+#define SHARDRT_DATASET_MDS_MDS_INDEX_H
 
-#include "shardrt.h"
+#include "dataset/mds/mds_encoding.h"
 
 enum { MDS_COLUMNS_MOST = 256, MDS_HASHES_MOST = 8 };
 
@@ -37,6 +37,7 @@ struct mds_shard {
 struct mds_index {
   int32_t ncolumns;
   struct mds_column columns[MDS_COLUMNS_MOST]; /* of all shards */
+  struct mds_encoding encodings[MDS_COLUMNS_MOST];
   int64_t nshards;
   struct mds_shard *shards; /* owned */
 };
