@@ -202,6 +202,29 @@ describe("shardrt run --restarts", function()
     assert.truthy(result.stdout:find(("6 %s nil"):format(folder), 1, true), result.output)
   end)
 
+  -- All that mpirun sees where it hears of a process's end before its MPI_Finalize: open-mpi/ompi#7833.
+  it("believes a process that ended with 0, where mpirun missed its MPI_Finalize", function()
+    local source = [[
+      require("ffi").cdef "void _exit(int status);"
+      shardrt.sync_global_devices "all is done"
+      if not arg[2] or me == 1 then require("ffi").C._exit(0) end
+      shardrt.sync_global_devices "the end"]]
+    local recipe = files.write(folder, "recipe.lua", head .. source)
+    local function plain(value)
+      return mpi.shell(("env %s OMPI_MCA_orte_allowed_exit_without_sync=%d PRTE_MCA_prte_allowed_exit_without_sync=%d "
+        .. "mpirun -n 2 %s %s %s"):format(mpi.environment, value, value, mpi.program(), recipe, folder), 60)
+    end
+    assert.equal(1, plain(0).status) -- as mpirun has it
+    assert.equal(0, plain(1).status)
+    local result, lines, runs = run("-n 2 --restarts 2", source)
+    assert.same({ 0, "2", 0 }, { result.status, runs, #lines }, result.output)
+    assert.equal("", result.stderr)
+    -- One that is missed by others is named by them.
+    result = mpi.shell(("%s run -n 2 --timeout 2 %s %s early"):format(mpi.program(), recipe, folder), 60)
+    assert.equal(1, result.status, result.output)
+    assert.truthy(result.stderr:find("process 1", 1, true), result.output)
+  end)
+
   -- With a mpirun of our own, which ends as it is told, and notes how many processes it is to start.
   it("knows a process that was killed from a host that was lost and from a mpirun that was killed", function()
     local function ends(how)

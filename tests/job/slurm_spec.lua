@@ -1,12 +1,28 @@
--- long: 130 s
+-- long: 170 s
 -- waits: for jobs that Slurm preempts.
--- The script of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first.
+-- The scripts of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first, and
+-- asked to end before the time limit.
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
 local CLUSTER = "tests/support/job/slurm.sh"
 local PROGRAMS = { "munged", "slurmctld", "slurmd", "srun", "sbatch" }
+
+-- Trains for longer than Slurm takes to see a time limit: half a minute.
+local SLOW = [[
+  local shardrt = require "shardrt"
+  require("ffi").cdef "int usleep(unsigned microseconds);"
+  local source = shardrt.source.array { x = shardrt.ndarray.arange(8000) }
+  local loader = shardrt.loader { source = source, batch_size = 8, epochs = 1 }
+  local checkpoint = shardrt.checkpoint { dir = arg[1], every = 1000, loader = loader }
+  if checkpoint.steps > 0 then shardrt.say("goes on from step %d", checkpoint.steps) end
+  for _ in loader do
+    require("ffi").C.usleep(50000)
+    checkpoint:step()
+    if checkpoint.steps % 25 == 0 then shardrt.say("step %3d: loss %.6f", checkpoint.steps, 0) end
+  end
+]]
 
 -- What is not there for a cluster; nil: nothing.
 local function missing()
@@ -130,5 +146,30 @@ describe("under Slurm", function()
     local _, began_again = text:gsub("goes on from step %d+", "")
     assert.equal(3, began_again)
     assert.truthy(slurm("scontrol show job " .. job).stdout:find("JobState=COMPLETED", 1, true))
+  end)
+
+  it("gives way before the time limit, by srun and by `shardrt run`, and begins again by RequeueExit", function()
+    mpi.shell(("for f in %s/*/slurm.conf; do echo RequeueExit=85 >> $f; done"):format(folder))
+    assert.equal(0, slurm("scontrol reconfigure").status)
+    local recipe, text = files.write(folder, "slow.lua", SLOW), files.slurp "docs/slurm.md"
+    local jobs = {}
+    for _, name in ipairs { "under a Slurm of its own", "the same spec runs this" } do
+      local script = text:match(name .. ".- %-%->\n```sh\n(.-)\n```")
+      local here = script:gsub("recipes/train_fashion_mnist.lua checkpoints", recipe .. " " .. folder .. "/" .. #jobs)
+      here = here:gsub("^(#SBATCH)", "#!/bin/sh\n%1"):gsub("\nif .-; fi", "") -- Slurm itself sees to that
+      local out = ("%s/limit.%d"):format(folder, #jobs)
+      local path = files.write(folder, "limit.sbatch", here)
+      local words = "--requeue --open-mode=append --nodes=1 --ntasks-per-node=2 --time=1 -o %s %s"
+      jobs[#jobs + 1] = { job = submit(words:format(out, path)), out = out } -- so the 120 s have begun
+    end
+    for _, one in ipairs(jobs) do
+      wait_for(one.job, one.out, "the job was stopped by SIGUSR1", 1)
+      wait_for(one.job, one.out, "goes on from step %d+", 1)
+      slurm("scancel " .. one.job)
+      local said = files.slurp(one.out)
+      local stopped, went_on = said:match "at step (%d+), which is saved", said:match "goes on from step (%d+)"
+      assert.equal(stopped, went_on, said)
+      losses(said)
+    end
   end)
 end)
