@@ -169,18 +169,26 @@ bool source_is_ragged(const shardrt_field *field) {
   return false;
 }
 
+/* Whether a name stands in a table of Lua as it is: x = …; others do as ["a.b"] = …. */
+static bool is_lua_name(const char *name) {
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+  return (name[0] < '0' || name[0] > '9') && name[0] != '\0' && name[strspn(name, letters)] == '\0';
+}
+
 int source_refuse_ragged(const shardrt_field *field) {
   if (!source_is_ragged(field)) return SHARDRT_OK;
+  const char *open = is_lua_name(field->name) ? "" : "[\"", *close = open[0] == '\0' ? "" : "\"]";
   /* Bytes are mostly files or texts, which no shape fits. */
   char one[160] = "";
   if (field->dtype != SHARDRT_UINT8)
     snprintf(one, sizeof one,
-             "; one shape that all samples have is told as in fields = {%s = {\"%s\", {3}}} of a source of files",
-             field->name, shardrt_dtype_name(field->dtype));
-  return error_set(SHARDRT_EINVAL,
-                   "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
-                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out%s",
-                   field->name, field->name, one);
+             "; one shape that all samples have is told as in fields = {%s%s%s = {\"%s\", {3}}} of a source of files",
+             open, field->name, close, shardrt_dtype_name(field->dtype));
+  return error_set(
+      SHARDRT_EINVAL,
+      "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
+      "do (pad, crop, resize, a decoder before these), or source:pack, or %s%s%s = false to leave it out%s",
+      field->name, open, field->name, close, one);
 }
 
 static int check_field(const shardrt_source *source, int32_t field) {

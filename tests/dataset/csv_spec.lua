@@ -169,6 +169,7 @@ describe("a csv file", function()
       expect.contains(problem, ...)
     end
     refused("a,b\n1,2\n3,x\n", nil, "bad.csv", "record 1 at byte 8", 'column 1 (from 0 on) holds "x"', "int64")
+    refused("a,b\n1,2\n3,\n", nil, "line 3", "column 1 (from 0 on) is empty, which is no int64; on_bad_record")
     refused("a,b\n1,2\n3\n", nil, "record 1 at byte 8", "it has no column 1 (from 0 on)")
     refused("a,b\n1,2\n3,4,5\n", nil, "bad.csv", "record 1 at byte 8, line 3: ", "it has 3 cells, and the first line 2")
     refused("a,b\n1,2,\n", nil, "line 2", "it has 3 cells, and the first line 2")

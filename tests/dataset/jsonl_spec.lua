@@ -198,6 +198,20 @@ describe("source.jsonl", function()
     assert.same({ 2, 1 }, one.g[1].shape)
     assert.same({ 0 }, one.h[1].shape)
     assert.same({ -1, -1 }, open('{"x": [[1]]}', { fields = { x = "float32" } }).fields.x.shape)
+
+    -- A list that does not say what it holds leaves it to the lines behind it, but not for ever.
+    local hollow = '{"x": [], "m": [], "n": [], "k": [null]}\n'
+    local told = hollow .. hollow .. '{"x": [1.5], "m": ["a"], "n": [], "k": [true]}\n'
+    source = open(told)
+    for name, dtype in pairs { x = "float32", m = "uint8", n = "int64", k = "bool" } do
+      assert.same({ dtype = dtype, shape = { -1 } }, source.fields[name])
+    end
+    local lists = open(told, { fields = { "m", "x" } }):read(0, 3)
+    assert.same({ { 0 }, { 1.5 } }, { lists.x[2].shape, lists.x[3]:to_table() })
+    for _, all in ipairs { lists, open(told, { fields = { m = "bytes" } }):read(0, 3) } do
+      assert.same({ "[]", '["a"]' }, { bytes_of(all.m[1]), bytes_of(all.m[3]) })
+    end
+    refused(hollow:rep(1000) .. told, { "x" }, "line 1003", "which is no int64")
   end)
 
   it("takes CRLF, a byte order mark, empty lines, no last line's end, several files, names with dots", function()

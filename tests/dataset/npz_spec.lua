@@ -178,7 +178,7 @@ describe("source.npz", function()
       [{ objects = "int8" }] = "Python objects, which only Python can read",
       [{ scalar = "int32" }] = "is a single number",
       [{ nothing = "int8" }] = 'it has no array "nothing"; of its 5 the first',
-      [{ x = "int64", longer = "int64" }] = 'arrays of different length: "longer" has 9 samples',
+      [{ x = "int64", longer = "int64" }] = 'arrays of different length: "longer" has 9 samples, "x" has',
       [{ x = "int8" }] = '"x" is int64, not int8; transform.cast converts',
       [{ x = { "int64", { 2 } } }] = 'the samples of "x" do not have the shape',
     } do

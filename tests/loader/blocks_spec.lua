@@ -303,6 +303,8 @@ describe('shuffle = "blocks"', function()
     assert.truthy(differs({ shuffle = "blocks", window = 3 }):find("it is damaged", 1, true))
     given.lanes = nil
     assert.truthy(differs({ shuffle = "blocks", window = 3 }):find("the state's lanes is nil", 1, true))
+    given = state({ shuffle = true }):state()
+    assert.truthy(differs({ shuffle = "blocks" }):find("the state's shuffle is true, this loader's is", 1, true))
   end)
 end)
 

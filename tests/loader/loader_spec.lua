@@ -615,9 +615,11 @@ describe("a loader's words", function()
 
   it("tell of a field's transforms under the loader's word, and of one without a shape", function()
     refused({ transform = { lable = {} } }, 'loader: transform, field "lable"', 'did you mean "label"')
-    local ragged = shardrt.source.ragged { t = { ndarray.zeros { 2 }, ndarray.zeros { 3 } } }
-    refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) },
-      'loader: the field "t" differs in shape', "or t = false to leave it out")
+    for name, key in pairs { t = "t", ["a.b"] = '["a.b"]', ["2"] = '["2"]' } do
+      local ragged = shardrt.source.ragged { [name] = { ndarray.zeros { 2 }, ndarray.zeros { 3 } } }
+      refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) },
+        ('loader: the field "%s" differs in shape'):format(name), ("or %s = false to leave it out"):format(key))
+    end
   end)
 
   it("say which batches would do where one does not divide", function()

@@ -288,6 +288,15 @@ describe("a document's", function()
     assert.same(made, told)
   end)
 
+  it("table of a loader's options has every one, and no other", function()
+    local told, taken = {}, {}
+    for row in slurp "docs/data.md":match "| option | .-\n\n":gmatch "\n| (`.-) |" do
+      for option in row:gmatch "`([%l_]+)`" do told[option] = true end
+    end
+    for option in pairs(require("shardrt.loader.options").KEYWORDS) do taken[option] = true end
+    assert.same(taken, told)
+  end)
+
   it("options of the manual are those of --help", function()
     local function options(text)
       local set = {}

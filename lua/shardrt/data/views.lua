@@ -287,7 +287,7 @@ return function(words, methods, sorted_names, fields_of)
     for name, given in pairs(fields) do
       if type(given) == "function" then given = { transform.predicate("source:filter", given) } end
       if condition.is(given) then given = { condition.transform("source:filter, field " .. list.show(name), given) } end
-      if not given then
+      if type(given) ~= "table" or class.is(given) then
         fail('source:filter, field %s: a function, a condition as {">=", 3} or a list of transforms, not %s',
           list.show(name), list.show(given))
       end

@@ -41,6 +41,7 @@ no checksum; 2 where the command line is wrong.
 ]]
 
 local PIECE = 256 * 1024 * 1024 -- bytes that a process goes through at a time
+local NAMED = 20 -- files without checksums that are told of one by one
 
 -- What a file is by the end of its name.
 local ENDINGS = {
@@ -292,6 +293,23 @@ local function tell_failures(work, all)
   return count
 end
 
+-- Names the first files that have parts without a checksum. Returns how many such parts there are.
+local function tell_unknown(work, all)
+  local mine, total, files = {}, 0, 0
+  for i, entry in ipairs(all) do mine[i] = entry.unknown or 0 end
+  local numbers = collective.gather_numbers("shardrt index: without a checksum", mine)
+  for i, entry in ipairs(all) do
+    local parts = 0
+    for p = 0, current.info.process_count - 1 do parts = parts + tonumber(numbers[p * #all + i - 1]) end
+    total, files = total + parts, files + (parts > 0 and 1 or 0)
+    if parts > 0 and files <= NAMED and collective.is_first() then
+      tell(work, "%s: %.0f part%s without a checksum", entry.path, parts, parts == 1 and "" or "s")
+    end
+  end
+  if files > NAMED and collective.is_first() then tell(work, "and %d files more", files - NAMED) end
+  return total
+end
+
 -- Of this process's share of a file's parts.
 local function go_through(work, entry, audit, o)
   local job = current.info
@@ -303,7 +321,7 @@ local function go_through(work, entry, audit, o)
     if work.piece % job.process_count == job.process_index then
       local code = C.shardrt_audit_run(audit, first, count, o.check and 1 or 0, now)
       if code < 0 then return failed(entry, code) end
-      work.unknown = work.unknown + tonumber(now.unknown)
+      entry.unknown = (entry.unknown or 0) + tonumber(now.unknown)
       work.progress.looked = work.progress.looked + tonumber(now.bytes)
     end
     work.progress.done = work.progress.done + (parts > 0 and entry.bytes * count / parts or 0)
@@ -378,24 +396,25 @@ local function go_through_all(o, shows_progress)
     entry.bytes = file_patterns.size(entry.path)
     total = total + entry.bytes
   end
-  local work = { piece = -1, damaged = 0, unknown = 0, progress = show_progress(shows_progress, total) }
+  local work = { piece = -1, damaged = 0, progress = show_progress(shows_progress, total) }
   if o.force and collective.is_first() then forget(all, o) end
   if o.force then fail.check(C.shardrt_barrier(current.job, "shardrt index --force")) end
   for number, entry in ipairs(all) do do_file(work, entry, number - 1, o) end
   work.progress:clear()
   local processes = current.info.process_count
-  local failures = tell_failures(work, all)
-  local numbers = collective.gather_numbers("shardrt index", { work.damaged, work.unknown, work.progress.looked })
-  local damaged, unknown = sum_of(numbers, processes, 3, 0), sum_of(numbers, processes, 3, 1)
+  local failures, unknown = tell_failures(work, all), o.check and tell_unknown(work, all) or 0
+  local numbers = collective.gather_numbers("shardrt index", { work.damaged, work.progress.looked })
+  local damaged = sum_of(numbers, processes, 2, 0)
   if collective.is_first() then
     io.stdout:write(("%d file%s, %s %s%s%s%s\n"):format(#all, #all == 1 and "" or "s",
-      bytes(sum_of(numbers, processes, 3, 2)), o.check and "compared" or "read",
+      bytes(sum_of(numbers, processes, 2, 1)), o.check and "compared" or "read",
       damaged > 0 and (", %d damaged range%s"):format(damaged, damaged == 1 and "" or "s") or "",
       failures > 0 and (", %d that could not be gone through"):format(failures) or "",
-      o.check and unknown > 0 and (", %d parts without a checksum: `shardrt index` notes them"):format(unknown) or ""))
+      unknown > 0 and (", %.0f part%s without a checksum: `shardrt index` notes them"):format(unknown,
+        unknown == 1 and "" or "s") or ""))
     io.stdout:flush()
   end
-  return damaged + failures + (o.check and unknown or 0) == 0
+  return damaged + failures + unknown == 0
 end
 
 --- `shardrt index` with the words behind it; returns nil, or ends the program with another status than 0.

@@ -289,18 +289,21 @@ static const struct npz_array *find_array(const struct npz *self, const char *na
 
 static int add_npz_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
   const struct npy_header *header = &array->header;
-  const char *name = array->member->name;
   const int32_t f = self->head.base.nfields;
   if (!array->readable) {
     struct npy_header unreadable;
     int code = read_npy_header(self, array->member, arena, &unreadable); /* says why */
     return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
   }
+  char *name = alloc_text("%.*s", (int)name_length(array->member), array->member->name);
+  if (name == NULL) return ALLOC_FAILED;
   int code = blocks_add_field(&self->head, name, header->dtype, header->ndim, header->shape);
-  if (code < 0) return code;
+  if (code < 0) {
+    alloc_free(name);
+    return code;
+  }
   shardrt_field *field = &self->head.base.fields[f];
-  field->name = alloc_text("%.*s", (int)name_length(array->member), name);
-  if (field->name == NULL) return ALLOC_FAILED;
+  field->name = name;
   self->chosen[f] = array;
   self->head.parts[f] = (struct blocks_part){
       .name = field->name, .offset = elements_at(array), .block = npz_block_size(array), .first = array->row + 1};

@@ -300,7 +300,13 @@ static int make_numbers(const struct csv *self, int32_t f, const uint8_t *line, 
       return error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", column);
     int code = unquote_cell(&cell, reader);
     if (code != SHARDRT_OK) return code;
-    if (!lines_element(cell.text, cell.bytes, out->dtype, (char *)out->data + i * element))
+    const bool is_element = lines_element(cell.text, cell.bytes, out->dtype, (char *)out->data + i * element);
+    if (!is_element && cell.bytes == 0)
+      return error_set(
+          SHARDRT_EFORMAT,
+          "column %lld (from 0 on) is empty, which is no %s; on_bad_record = \"skip\" leaves such rows out", column,
+          shardrt_dtype_name(out->dtype));
+    if (!is_element)
       return error_set(SHARDRT_EFORMAT,
                        "column %lld (from 0 on) holds \"%.*s\", which is no %s; `fields` can say what it is", column,
                        cell.bytes < 60 ? (int)cell.bytes : 60, (const char *)cell.text, shardrt_dtype_name(out->dtype));

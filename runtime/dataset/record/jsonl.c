@@ -14,6 +14,8 @@
 #include "dataset/record/lines.h"
 #include "dataset/record/records.h"
 
+enum { HOLLOW_LINES = 1000 /* that are looked at for what a list holds, from one on that does not say it */ };
+
 struct jsonl {
   struct records records;
   char **titles;            /* of each field, for messages */
@@ -105,24 +107,37 @@ static int add_jsonl_field(struct jsonl *self, const char *name, shardrt_field *
   return (*out)->name != NULL && self->titles[f] != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
+static int find_in_line(const struct jsonl *self, int32_t f, int64_t sample, struct reader *arena,
+                        struct json_reader *line, struct jsonl_span *value) {
+  const int code = open_line(self, sample, self->titles[f], arena, line);
+  return code == SHARDRT_OK ? jsonl_find(line, self->records.base.fields[f].name, value) : code;
+}
+
 /* The first line from the one that tells on in which a field is not null: its value there, or none, and the line's
- * number. */
+ * number. A list that is hollow is taken where none of the next lines has another. */
 static int find_told(const struct jsonl *self, int32_t f, struct reader *arena, struct json_reader *line,
                      struct jsonl_span *value, int64_t *sample) {
   const struct reader_mark mark = reader_mark(arena);
   int code = SHARDRT_OK;
+  int64_t hollow = -1, stop = self->records.base.count;
   *value = (struct jsonl_span){0};
-  for (*sample = self->first; *sample < self->records.base.count && code == SHARDRT_OK; ++*sample) {
+  for (*sample = self->first; *sample < stop && code == SHARDRT_OK; ++*sample) {
     reader_release(arena, mark);
-    code = open_line(self, *sample, self->titles[f], arena, line);
-    if (code == SHARDRT_OK) code = jsonl_find(line, self->records.base.fields[f].name, value);
-    if (code == SHARDRT_OK && !jsonl_is_null(*value)) return code;
+    code = find_in_line(self, f, *sample, arena, line, value);
+    const bool is_there = code == SHARDRT_OK && !jsonl_is_null(*value);
+    if (is_there && !jsonl_is_hollow(*value)) return code;
+    if (is_there && hollow < 0) {
+      hollow = *sample;
+      stop = stop - hollow > HOLLOW_LINES ? hollow + HOLLOW_LINES : stop;
+    }
     if (code == SHARDRT_EFORMAT && *sample > self->first) code = SHARDRT_OK; /* told of when it is read */
   }
-  *sample = self->first;
-  return code == SHARDRT_OK
-             ? json_bad(line, "is null or missing in every line; `fields` says which are wanted, and what they are")
-             : code;
+  *sample = hollow >= 0 ? hollow : self->first;
+  if (code != SHARDRT_OK) return code;
+  reader_release(arena, mark);
+  return hollow >= 0
+             ? find_in_line(self, f, hollow, arena, line, value)
+             : json_bad(line, "is null or missing in every line; `fields` says which are wanted, and what they are");
 }
 
 /* Makes what is not said of a field what its first value is. */
@@ -155,7 +170,7 @@ static int add_guessed(struct json_reader *line, const char *name, struct jsonl_
   int code = add_jsonl_field(self, name, &field);
   if (code != SHARDRT_OK) return code;
   field->dtype = field->ndim = -1;
-  if (jsonl_is_null(value)) return SHARDRT_OK; /* another line tells */
+  if (jsonl_is_null(value) || jsonl_is_hollow(value)) return SHARDRT_OK; /* another line tells */
   self->bytes[f] = jsonl_bytes_of(value);
   line->path = self->titles[f];
   code = jsonl_guess(line, value, field);
@@ -183,6 +198,7 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, const char 
   struct json_reader line;
   struct jsonl_span value;
   shardrt_field *field = NULL;
+  int64_t sample;
   const int32_t f = self->records.base.nfields;
   if (strlen(asked->name) >= JSONL_NAME_MOST)
     return error_set(SHARDRT_EINVAL, "the field \"%.40s…\" has a name of more than %d bytes", asked->name,
@@ -196,8 +212,8 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, const char 
     code = guess_field(self, f, arena);
     return code == SHARDRT_OK ? set_null(self, f, null) : code;
   }
-  code = open_line(self, self->first, self->titles[f], arena, &line);
-  if (code == SHARDRT_OK) code = jsonl_find(&line, field->name, &value);
+  code = find_in_line(self, f, self->first, arena, &line, &value);
+  if (code == SHARDRT_OK && jsonl_is_hollow(value)) code = find_told(self, f, arena, &line, &value, &sample);
   if (code == SHARDRT_OK && !jsonl_is_null(value)) self->bytes[f] = jsonl_bytes_of(value);
   return code == SHARDRT_ENOMEM ? code
                                 : set_null(self, f, null); /* a line that is malformed is told of when it is read */

@@ -20,7 +20,9 @@ int jsonl_find(struct json_reader *line, const char *name, struct jsonl_span *ou
 
 /* Whether it is null, or there is none, which is the same. */
 bool jsonl_is_null(struct jsonl_span value);
-/* The same, or a null stands in a list that is one of numbers. */
+/* Whether it is a list in which no element tells what it holds: it has none, or nulls, or such lists. */
+bool jsonl_is_hollow(struct jsonl_span value);
+/* Whether it is null, or a null stands in a list that is one of numbers. */
 bool jsonl_has_null(const struct json_reader *line, struct jsonl_span value);
 
 /* Gives `take` each member of the line's object, and of the objects within it, by the name of a field. */

@@ -281,6 +281,16 @@ bool jsonl_is_null(struct jsonl_span value) {
   return value.at == NULL || is_word(value, "null");
 }
 
+bool jsonl_is_hollow(struct jsonl_span value) {
+  if (value.at == NULL || value.at == value.end || *value.at != '[') return false;
+  for (const uint8_t *at = value.at; at < value.end;) {
+    const bool is_null = value.end - at >= 4 && memcmp(at, "null", 4) == 0;
+    if (!is_null && (*at == '\0' || strchr("[], \t\r\n", *at) == NULL)) return false;
+    at += is_null ? 4 : 1;
+  }
+  return true;
+}
+
 bool jsonl_has_null(const struct json_reader *line, struct jsonl_span value) {
   if (jsonl_is_null(value)) return true;
   if (*value.at != '[') return false;
