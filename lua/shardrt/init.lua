@@ -6,11 +6,13 @@ local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local lazy = require "shardrt.base.lazy"
+local ndarray = require "shardrt.array.ndarray"
 fail.own()
 
 -- For editors: each word is declared where it is written. What follows says whose words these are.
 ---@class shardrt.words.layout: shardrt.device.words, shardrt.spec.words, shardrt.mesh.words, shardrt.sharding.words
----@class shardrt.words.arrays: shardrt.device_put.words, shardrt.make_array.words, shardrt.reshard.words
+---@class shardrt.words.placed: shardrt.device_put.words, shardrt.make_array.words, shardrt.reshard.words
+---@class shardrt.words.arrays: shardrt.words.placed, shardrt.block_until_ready.words
 ---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
 ---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
 ---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
@@ -24,8 +26,10 @@ fail.own()
 ---@field random shardrt.random
 ---@field numpy shardrt.numpy
 ---@field optimizer shardrt.optimizer.words
+---@field schedule shardrt.schedule.words
+---@field tree shardrt.tree.words
 local shardrt = {
-  ndarray = class.words("shardrt.ndarray", require("shardrt.array.ndarray").words),
+  ndarray = class.words("shardrt.ndarray", ndarray.words),
   source = class.words("shardrt.source", require "shardrt.data.source"),
   transform = class.words("shardrt.transform", require("shardrt.data.transform").words),
 }
@@ -59,14 +63,25 @@ for _, name in ipairs {
 end
 shardrt.numpy = lazy.module "shardrt.numpy"
 shardrt.random = class.words("shardrt.random", random)
+local tree = {}
+for _, name in ipairs { "map", "leaves", "reduce" } do tree[name] = when_called("array.tree_words", name) end
+shardrt.tree = class.words("shardrt.tree", tree)
 local optimizer = {}
-for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = when_called("autodiff.optimizer", name) end
+for _, name in ipairs { "sgd", "momentum", "adam", "adamw", "clip_by_global_norm" } do
+  optimizer[name] = when_called("autodiff.optimizer", name)
+end
+local schedule = {}
+for _, name in ipairs { "constant", "linear", "cosine", "warmup_cosine", "join" } do
+  schedule[name] = when_called("autodiff.schedule", name)
+end
+shardrt.schedule = class.words("shardrt.schedule", schedule)
 shardrt.optimizer = class.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
   ["array.make_array"] = {
     "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays",
   },
+  ["array.block_until_ready"] = { "block_until_ready" },
   ["array.npy"] = { "load_npy" }, ["array.safetensors"] = { "save", "load" },
   ["checkpoint.checkpoint"] = { "checkpoint" },
   ["layout.visualize"] = { "visualize_sharding", "visualize_array_sharding" },
@@ -83,7 +98,8 @@ end
 lazy.entries(array.ops, {
   operators = "shardrt.ops.elementwise", constrain = "shardrt.ops.constraint", placed = "shardrt.ops.constraint",
 })
-lazy.entries(foreign_names.numpy, { takes_array = "shardrt.numpy", hint = "shardrt.numpy" })
+lazy.entries(ndarray.ops, { operators = "shardrt.ops.host_operators" })
+lazy.entries(foreign_names.numpy, { takes_array = "shardrt.numpy" })
 
 require("shardrt.base.collective").pass_on() -- what the start has found
 

@@ -10,11 +10,31 @@ fail.own()
 
 ---@class shardrt.numpy.computed: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
 ---@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.slice.words, shardrt.concatenate.words, shardrt.take.words
----@class shardrt.numpy: shardrt.numpy.computed, shardrt.numpy.moved, shardrt.creation.words
+---@class shardrt.numpy.made: shardrt.creation.words, shardrt.triangle.words, shardrt.tile.words, shardrt.measure.words
+---@class shardrt.numpy.networks: shardrt.activation.words, shardrt.layer_norm.words, shardrt.loss.words
+---@class shardrt.numpy: shardrt.numpy.computed, shardrt.numpy.moved, shardrt.numpy.made, shardrt.numpy.networks
+---@field bool "bool" # dtypes are texts: np.float32 is "float32"
+---@field bool_ "bool"
+---@field int8 "int8"
+---@field int16 "int16"
+---@field int32 "int32"
+---@field int64 "int64"
+---@field uint8 "uint8"
+---@field uint16 "uint16"
+---@field uint32 "uint32"
+---@field uint64 "uint64"
+---@field float16 "float16"
+---@field bfloat16 "bfloat16"
+---@field float32 "float32"
+---@field float64 "float64"
 local words = {}
 
--- The files of ops/ that hold words.
-local ROOMS = { "elementwise", "reduce", "matmul", "reshape", "slice", "concatenate", "take", "creation" }
+-- The files that hold words.
+local ROOMS = {
+  "ops.elementwise", "ops.reduce", "ops.matmul", "ops.reshape", "ops.slice", "ops.concatenate", "ops.take",
+  "ops.creation", "ops.triangle", "ops.tile", "ops.measure", "nn.activation", "nn.layer_norm",
+  "nn.loss",
+}
 
 -- A word that refuses arguments which it would not look at.
 local function bounded(name, word)
@@ -30,14 +50,14 @@ local function bounded(name, word)
 end
 
 for _, room in ipairs(ROOMS) do
-  for name, word in pairs(require("shardrt.ops." .. room).words) do words[name] = bounded(name, word) end
+  for name, word in pairs(require("shardrt." .. room).words) do words[name] = bounded(name, word) end
 end
 
-function foreign_names.numpy.takes_array(name) return words[name] ~= nil and creation.words[name] == nil end
+for _, name in ipairs(dtype.names()) do words[name] = name end
+words.bool_ = "bool"
 
-function foreign_names.numpy.hint(name)
-  local kind = name:gsub("_$", "")
-  return dtype.exists(kind) and ('a dtype is a text: "%s"'):format(kind) or nil
+function foreign_names.numpy.takes_array(name)
+  return type(words[name]) == "function" and creation.words[name] == nil
 end
 
 ---@type shardrt.numpy

@@ -141,7 +141,8 @@ end)
 describe("an array", function()
   it("reads well, and after delete is refused wherever its data is wanted", function()
     local x = shardrt.device_put(arange(8, 4), named("a", "b"))
-    assert.equal("Array(int32 {8, 4}, " .. tostring(x.sharding) .. ")", tostring(x))
+    local text = "Array(int32 {8, 4}, " .. tostring(x.sharding) .. "): {{0, 1, 2, 3}, {4, "
+    assert.equal(text, tostring(x):sub(1, #text))
     local view = x.addressable_shards[1].data
     x:delete()
     assert.equal("Array(int32 {8, 4}, deleted)", tostring(x))

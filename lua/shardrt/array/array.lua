@@ -205,10 +205,28 @@ function lazy.addressable_shards(x)
   return shards.of(x)
 end
 
-function Array:__tostring()
-  local inside = class.inside(self)
-  local at = inside.unplaced and "not placed" or tostring(self.sharding)
-  return ("Array(%s, %s)"):format(describe(self), inside.handle == false and "deleted" or at)
+-- The value of an array that was made already and is whole in this process; nil: it is not.
+local function known_value(x)
+  local handle = class.inside(x).handle
+  if not handle or current.info.planning ~= 0 then return nil end
+  local shard_count = tonumber(C.shardrt_array_shard_count(handle))
+  if shard_count == 0 or C.shardrt_array_buffer(handle, 0) == nil then return nil end
+  local host = ndarray.words.empty(x.shape, x.dtype)
+  return C.shardrt_array_gather(handle, host.data) == 0 and host or nil
+end
+
+--- What an array is, without its values: "Array(float32 {2}, not placed)".
+---@param x shardrt.Array
+---@return string
+function array.text(x)
+  local inside = class.inside(x)
+  local at = inside.unplaced and "not placed" or tostring(x.sharding)
+  return ("Array(%s, %s)"):format(describe(x), inside.handle == false and "deleted" or at)
+end
+
+function Array:__tostring() -- print(x) shows the values of a small one
+  local text, values = array.text(self), ndarray.shown(self.size, function() return known_value(self) end)
+  return values and text .. ": " .. values or text
 end
 
 for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do

@@ -20,6 +20,13 @@ fail.own()
 local words = {}
 local ndarray = { words = words }
 
+---@class shardrt.ndarray.ops
+---@field operators table<string, fun(a: any, b: any): shardrt.ndarray|shardrt.Array> # "add" for a + b
+
+--- What is computed with host arrays. The files in ops/ stand below this one: one puts its own here when it is loaded.
+---@type shardrt.ndarray.ops
+ndarray.ops = {}
+
 ---@class shardrt.ndarray
 ---@field shape integer[]
 ---@field dtype string
@@ -29,6 +36,19 @@ local ndarray = { words = words }
 ---@field data ffi.cdata* # a typed pointer, of a shard's memory to const; lives as long as the host array; bool is
 ---booleans, 16-bit floats are bits
 ---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
+---@operator add(shardrt.ndarray|number): shardrt.ndarray
+---@operator add(shardrt.Array): shardrt.Array
+---@operator sub(shardrt.ndarray|number): shardrt.ndarray
+---@operator sub(shardrt.Array): shardrt.Array
+---@operator mul(shardrt.ndarray|number): shardrt.ndarray
+---@operator mul(shardrt.Array): shardrt.Array
+---@operator div(shardrt.ndarray|number): shardrt.ndarray
+---@operator div(shardrt.Array): shardrt.Array
+---@operator pow(shardrt.ndarray|number): shardrt.ndarray
+---@operator pow(shardrt.Array): shardrt.Array
+---@operator mod(shardrt.ndarray|number): shardrt.ndarray
+---@operator mod(shardrt.Array): shardrt.Array
+---@operator unm: shardrt.ndarray
 local methods = {}
 
 local function needs_data(name)
@@ -51,6 +71,9 @@ local Host = class.define("a host array", "h", {
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
 }, methods, nil, hint)
 comparison.refuse(Host)
+for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
+  Host["__" .. operator] = function(a, b) return ndarray.ops.operators[operator](a, b) end
+end
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local release_function = ffi.typeof "void (*)(void *, void *, size_t)"
@@ -465,10 +488,20 @@ local function value_text(value)
   return "{" .. table.concat(texts, ", ") .. "}"
 end
 
+--- The values of few elements as a text: "{1, 2.5}"; nil: they are too many to be shown.
+---@param size integer # elements
+---@param value fun(): shardrt.ndarray? # asked only where they are few
+---@return string?
+function ndarray.shown(size, value)
+  local host = size <= shown_elements and value()
+  return host and value_text(host:to_table()) or nil
+end
+
 function Host:__tostring()
   local head = ("%s %s"):format(self.dtype, shape.text(self.shape))
   if not ndarray.has_data(self) then return head .. ", without data" end
-  return self.size <= shown_elements and head .. ": " .. value_text(self:to_table()) or head
+  local values = ndarray.shown(self.size, function() return self end)
+  return values and head .. ": " .. values or head
 end
 
 return ndarray

@@ -10,41 +10,51 @@ local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local ndarray = require "shardrt.array.ndarray"
+local promote = require "shardrt.ops.promote"
+local reduce = require "shardrt.ops.reduce"
 local shape = require "shardrt.layout.shape"
 local tree = require "shardrt.array.tree"
 fail.own()
 
+---@alias shardrt.LearningRate number|shardrt.Schedule
+
 ---@class shardrt.SgdOptions
----@field learning_rate number
+---@field learning_rate shardrt.LearningRate
 
 ---@class shardrt.MomentumOptions
----@field learning_rate number
+---@field learning_rate shardrt.LearningRate
 ---@field momentum number? # 0.9
 
 ---@class shardrt.AdamOptions
----@field learning_rate number? # 0.001
+---@field learning_rate shardrt.LearningRate? # 0.001
 ---@field beta1 number? # 0.9
 ---@field beta2 number? # 0.999
 ---@field epsilon number? # 1e-8
+
+---@class shardrt.AdamwOptions: shardrt.AdamOptions
+---@field weight_decay number? # 1e-4
 
 ---@class shardrt.optimizer.words
 ---@field sgd fun(options: shardrt.SgdOptions): shardrt.Optimizer # params - learning_rate * gradient
 ---@field momentum fun(options: shardrt.MomentumOptions): shardrt.Optimizer # the same with a velocity: momentum *
 ---velocity + gradient
 ---@field adam fun(options: shardrt.AdamOptions): shardrt.Optimizer # Adam
+---@field adamw fun(options: shardrt.AdamwOptions): shardrt.Optimizer # Adam with decay of the parameters by themselves
 local words = {}
 local optimizer = { words = words }
 
 ---@class shardrt.Optimizer # with the options that it was made with
 ---@field name string # "optimizer.adam"
----@field learning_rate number
+---@field learning_rate shardrt.LearningRate
 ---@field momentum number?
 ---@field beta1 number?
 ---@field beta2 number?
 ---@field epsilon number?
+---@field weight_decay number?
 local methods = {}
 local fields = { name = true }
-for _, option in ipairs { "learning_rate", "momentum", "beta1", "beta2", "epsilon" } do
+for _, option in ipairs { "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay" } do
   fields[option] = function(inside) return inside.options[option] end
 end
 local Optimizer = class.define("an optimizer", "optimizer", fields, methods)
@@ -100,10 +110,43 @@ local function map(caller, count, apply, first, ...)
   return unpack(made, 1, count)
 end
 
+-- How many updates came before: a state's `step` as a Lua number. This process made most of them, and knows.
+local counts = setmetatable({}, { __mode = "k" })
+
+local function first_step()
+  local step = creation.words.zeros({}, "float32")
+  counts[step] = 0
+  return step
+end
+
+local function count_of(step)
+  local count = counts[step]
+  if not count and dispatch.is_planning() then return 0 end
+  return count or step:item() -- of a checkpoint
+end
+
+local function next_step(caller, step)
+  local x = dispatch.array(caller, step, "the state's step")
+  local made = one_pass(caller, input(1) + 1, x)
+  if counts[step] then counts[made] = counts[step] + 1 end
+  return made
+end
+
+-- The learning rate of a step; where it is a function, of the number of updates before.
+local function rate_of(caller, o, state)
+  if type(o.learning_rate) == "number" then return o.learning_rate end
+  local count = count_of(state.step)
+  local rate = o.learning_rate(count)
+  if type(rate) ~= "number" then
+    fail("%s: learning_rate(%d) gave %s; it gives a number", caller, count, list.show(rate))
+  end
+  return rate
+end
+
 ---@class shardrt.optimizer.rule
----@field keeps string[] # what its state has
+---@field keeps string[] # what its state has; where the learning rate is a function also `step`
 ---@field init fun(what: string, params: any): table
----@field update fun(what: string, o: table, params: any, grads: any, state: table): any, table
+---@field update fun(what: string, o: table, rate: number, params: any, grads: any, state: table): any, table
 
 local function zeros(caller, params)
   return (map(caller, 1, function(x) return creation.words.zeros_like(x) end, params))
@@ -114,10 +157,10 @@ local rules = {}
 rules.sgd = {
   keeps = {},
   init = function() return {} end,
-  update = function(caller, o, params, grads, state)
+  update = function(caller, _, rate, params, grads)
     return (map(caller, 1, function(p, g)
-      return one_pass(caller, input(1) - input(2) * o.learning_rate, p, g)
-    end, params, grads)), state
+      return one_pass(caller, input(1) - input(2) * rate, p, g)
+    end, params, grads)), {}
   end,
 }
 
@@ -125,41 +168,47 @@ rules.sgd = {
 rules.momentum = {
   keeps = { "velocity" },
   init = function(caller, params) return { velocity = zeros(caller, params) } end,
-  update = function(caller, o, params, grads, state)
+  update = function(caller, o, rate, params, grads, state)
     local made, velocity = map(caller, 2, function(p, g, v)
       local moved = one_pass(caller, input(1) * o.momentum + input(2), v, g)
-      return one_pass(caller, input(1) - input(2) * o.learning_rate, p, moved), moved
+      return one_pass(caller, input(1) - input(2) * rate, p, moved), moved
     end, params, grads, state.velocity)
     return made, { velocity = velocity }
   end,
 }
 
--- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1. `step` counts the updates.
+-- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1. `step` counts the updates. With
+-- `weight_decay`: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as optax.adamw has it.
 rules.adam = {
   keeps = { "step", "mean", "square" },
   init = function(caller, params)
-    return { step = creation.words.zeros({}, "float32"), mean = zeros(caller, params), square = zeros(caller, params) }
+    return { step = first_step(), mean = zeros(caller, params), square = zeros(caller, params) }
   end,
-  update = function(caller, o, params, grads, state)
-    local step = one_pass(caller, input(1) + 1, dispatch.array(caller, state.step, "the state's step"))
+  update = function(caller, o, rate, params, grads, state)
+    local step = next_step(caller, state.step)
     local made, mean, square = map(caller, 3, function(p, g, m, v)
       local new_m = one_pass(caller, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
       local new_v = one_pass(caller, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
       -- 1 - beta^step, without what is lost where beta is near 1
       local m_hat = input(2) / -f.EXPM1(input(4) * math.log(o.beta1))
       local v_hat = input(3) / -f.EXPM1(input(4) * math.log(o.beta2))
-      return one_pass(caller, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
-        new_m, new_v
+      local moved = input(1) - m_hat * rate / (f.SQRT(v_hat) + o.epsilon)
+      if o.weight_decay then moved = moved - input(1) * (rate * o.weight_decay) end
+      return one_pass(caller, moved, p, new_m, new_v, step), new_m, new_v
     end, params, grads, state.mean, state.square)
     return made, { step = step, mean = mean, square = square }
   end,
 }
+rules.adamw = rules.adam
 
 --- The state before the first step: a tree of arrays that lie as their parameters.
 ---@param params any # an array or a tree of arrays
 ---@return table
 function methods:init(params)
-  return class.inside(self).rule.init(self.name, params)
+  local inside = class.inside(self)
+  local state = inside.rule.init(self.name, params)
+  if type(inside.options.learning_rate) == "function" and not state.step then state.step = first_step() end
+  return state
 end
 
 local ORDER = "update takes (params, gradients, state), in this order (optax: gradients, state, params), and returns "
@@ -177,14 +226,14 @@ local function is_of_gradients(caller, value)
 end
 
 -- Arguments in another order compute something, where what is alike was swapped.
-local function check_order(caller, rule, params, grads, state)
+local function check_order(caller, keeps, params, grads, state)
   if type(state) ~= "table" or class.is(state) then
     fail("%s: the state is %s; %s", caller, list.show(state), ORDER)
   end
-  for _, key in ipairs(rule.keeps) do
+  for _, key in ipairs(keeps) do
     if rawget(state, key) == nil then fail('%s: the state has no "%s"; %s', caller, key, ORDER) end
   end
-  if #rule.keeps == 0 and tree.is(caller, state) then
+  if #keeps == 0 and tree.is(caller, state) then
     fail("%s: the state holds arrays, and that of sgd has none; %s", caller, ORDER)
   end
   if is_of_gradients(caller, params) and not is_of_gradients(caller, grads) then
@@ -201,8 +250,44 @@ end
 ---@return table state
 function methods:update(params, grads, state)
   local inside = class.inside(self)
-  check_order(inside.name, inside.rule, params, grads, state)
-  return inside.rule.update(inside.name, inside.options, params, grads, state)
+  check_order(inside.name, inside.keeps, params, grads, state)
+  local rate = rate_of(inside.name, inside.options, state)
+  local made, kept = inside.rule.update(inside.name, inside.options, rate, params, grads, state)
+  if state.step and not kept.step then kept.step = next_step(inside.name, state.step) end
+  return made, kept
+end
+
+local function is_leaf(x) return array.is(x) or ndarray.is(x) end
+
+--- The tree, such that the root of the sum of all its squares is at most `max`: gradients that are larger become
+--- smaller, all by the same factor.
+---@generic T
+---@param t T # an array, or nested tables of arrays
+---@param max number
+---@return T
+function words.clip_by_global_norm(t, max)
+  local caller = "optimizer.clip_by_global_norm"
+  if type(max) ~= "number" or max ~= max then
+    fail("%s: the largest norm is %s; it is a number, and stands behind the tree", caller, list.show(max))
+  end
+  if not is_leaf(t) and not tree.is(caller, t) then
+    fail("%s: %s is no array and no tree of arrays", caller, type(t) == "table" and "the table" or list.show(t))
+  end
+  local sum
+  tree.map(caller, t, function(leaf, path)
+    local x = dispatch.array(caller, leaf, path == "" and "the tree" or path:gsub("^%.", ""))
+    local part = reduce.words.sum(elementwise.words.square(elementwise.words.astype(x, promote.computed(
+      promote.to_float(x.dtype)))))
+    sum = sum and sum + part or part
+    return leaf
+  end)
+  local norm = elementwise.words.sqrt(sum)
+  return tree.map(caller, t, function(leaf)
+    local x = dispatch.array(caller, leaf)
+    local own = promote.to_float(x.dtype)
+    local scaled = f.SELECT(f.LT(input(2), max), input(1), input(1) / input(2) * max)
+    return elementwise.run(caller, { x, norm }, scaled, own, promote.computed(own))
+  end)
 end
 
 -- As other libraries call them.
@@ -220,20 +305,25 @@ local function define_optimizer(name, defaults)
       local value = options[option]
       if value == nil then value = default end
       if value == false then fail("%s: %s is missing", caller, option) end
-      if type(value) ~= "number" or value ~= value then
-        fail("%s: %s = %s; it is a number", caller, option, list.show(value))
+      local is_schedule = option == "learning_rate" and type(value) == "function"
+      if not is_schedule and (type(value) ~= "number" or value ~= value) then
+        fail("%s: %s = %s; it is a number%s", caller, option, list.show(value),
+          option == "learning_rate" and ", or a function of the step that gives one" or "")
       end
       if option:find "beta" and (value <= 0 or value >= 1) then
         fail("%s: %s = %s; it lies between 0 and 1", caller, option, list.show(value))
       end
       made[option] = value
     end
-    return class.new(Optimizer, { rule = rules[name], options = made, name = caller })
+    local keeps = list.copy(rules[name].keeps)
+    if type(made.learning_rate) == "function" and keeps[1] ~= "step" then table.insert(keeps, 1, "step") end
+    return class.new(Optimizer, { rule = rules[name], options = made, name = caller, keeps = keeps })
   end
 end
 
 define_optimizer("sgd", { learning_rate = false })
 define_optimizer("momentum", { learning_rate = false, momentum = 0.9 })
 define_optimizer("adam", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 })
+define_optimizer("adamw", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-4 })
 
 return optimizer

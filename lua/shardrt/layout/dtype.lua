@@ -163,10 +163,14 @@ function dtype.named(caller, name)
   return found
 end
 
---- Whether there is a dtype of that name.
----@param name string
----@return boolean
-function dtype.exists(name) return by_name[name] ~= nil end
+--- The names of all dtypes.
+---@return string[]
+function dtype.names()
+  local names = {}
+  for name in pairs(by_name) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
 
 --- The dtype of a code that C gave.
 ---@param code integer

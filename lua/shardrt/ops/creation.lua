@@ -138,15 +138,69 @@ function words.arange(start, stop, step, name)
   return dispatch.done(caller, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
 
+--- `num` numbers from start to stop, each as far from the next.
+---@param start number
+---@param stop number
+---@param num integer? # 50
+---@param endpoint boolean? # true: stop is the last; false: what would come after the last
+---@param name string? # dtype; float32. Whole numbers are rounded down
+---@return shardrt.Array
+function words.linspace(start, stop, num, endpoint, name)
+  local caller = "np.linspace"
+  for i = 1, 2 do
+    local value = select(i, start, stop)
+    if type(value) ~= "number" then fail("%s: %s is no number", caller, list.show(value)) end
+  end
+  num = num == nil and 50 or num
+  if not list.is_whole(num, 0) then
+    fail("%s: num = %s; it says how many numbers there are", caller, list.show(num))
+  end
+  if endpoint ~= nil and type(endpoint) ~= "boolean" then
+    fail("%s: endpoint = %s; it is true or false", caller, list.show(endpoint))
+  end
+  local kind = dtype.named(caller, name or "float32")
+  if kind.name == "bool" then fail("%s: of bool; it makes numbers", caller) end
+  local steps = endpoint == false and num or num - 1
+  local counted = unplaced.new(caller, dtype.named(caller, "float64"), shape.check(caller, { num }))
+  dispatch.compute(caller, counted, C.shardrt_iota, 0, 1, 0, counted.handle)
+  dispatch.done(caller, counted, {}, nil, "counted")
+  local f, i = expression.f, expression.input(1)
+  local part = i / math.max(steps, 1)
+  local value = (1 - part) * start + part * stop
+  if endpoint ~= false and num > 1 then value = f.SELECT(f.EQ(i, num - 1), stop, value) end
+  if not promote.is_float(kind.name) then value = f.FLOOR(value) end
+  return elementwise.run(caller, { counted }, value, kind.name, "float64")
+end
+
+--- The value as an array: an array stays as it is, all else becomes one as np.array makes it.
+---@param value shardrt.Value
+---@param name string? # dtype
+---@return shardrt.Array
+function words.asarray(value, name)
+  if array.is(value) then
+    array.check("np.asarray", value)
+    return name and elementwise.words.astype(value, name) or value
+  end
+  return creation.array("np.asarray", value, name)
+end
+
 --- An array of a value that is given whole and the same in every process: a host array, a number, a nested list.
 ---@param value shardrt.Value
 ---@param name string? # dtype
 ---@return shardrt.Array
 function words.array(value, name)
-  local caller = "np.array"
   if array.is(value) then
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
+  return creation.array("np.array", value, name)
+end
+
+--- The same of what is no array yet, for words.
+---@param caller string
+---@param value shardrt.Value
+---@param name string? # dtype
+---@return shardrt.Array
+function creation.array(caller, value, name)
   local host = device_put.to_host(caller, value, not ndarray.is(value) and name or nil)
   local x = unplaced.of_host(caller, host)
   dispatch.done(caller, x, {}, nil, numbering.name(x))

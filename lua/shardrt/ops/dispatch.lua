@@ -84,7 +84,9 @@ end
 function dispatch.compute(caller, out, call, ...)
   if dispatch.is_planning() then return end
   local code = memory_pressure.call(call, ...)
-  if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then caller = ("%s for %s"):format(caller, tostring(out)) end
+  if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then
+    caller = ("%s for %s"):format(caller, array.text(out))
+  end
   fail.check(code, caller)
   buffers.tell_collector(out)
 end

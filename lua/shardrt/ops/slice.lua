@@ -104,7 +104,17 @@ end
 ---@param like shardrt.slice.Like
 ---@return shardrt.Array
 function slice.pad(caller, x, start, step, like)
-  local name = "the gradient of " .. caller
+  return slice.put("the gradient of " .. caller, x, start, step, like)
+end
+
+--- Zeros of a shape, with x at start + i * step.
+---@param name string # who asks
+---@param x shardrt.Array
+---@param start integer[]
+---@param step integer[]
+---@param like shardrt.slice.Like
+---@return shardrt.Array
+function slice.put(name, x, start, step, like)
   local at, dim_axes = common_mesh.of_one(name, x)
   local small, sizes = x.shape, like.shape
   local parts = changed(start, step, small, sizes)

@@ -49,6 +49,22 @@ local function take_layout(caller, x, indices, along)
   return at, whole, kept, made, sizes
 end
 
+--- What a word was given as indices, as an array of int32 or int64.
+---@param caller string
+---@param value shardrt.Operand
+---@return shardrt.Array
+function take.indices_of(caller, value)
+  local one = list.is_whole(value, -2 ^ 31)
+  local indices = dispatch.array(caller, value, "the indices")
+  if one then indices = elementwise.words.astype(indices, "int64") end
+  if promote.is_float(indices.dtype) or indices.dtype == "bool" then
+    fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
+      .. 'and np.astype(i, "int32") of an array', caller, indices.dtype)
+  end
+  if indices.dtype == "int32" or indices.dtype == "int64" then return indices end
+  return elementwise.words.astype(indices, "int64")
+end
+
 --- x's elements at the indices along an axis: the result has the indices' shape in place of that axis. A negative index
 --- counts from the end.
 ---@param x shardrt.Operand
@@ -58,14 +74,7 @@ end
 function words.take(x, indices, axis)
   local caller = "np.take"
   x = dispatch.array(caller, x)
-  local one = list.is_whole(indices, -2 ^ 31)
-  indices = dispatch.array(caller, indices, "the indices")
-  if one then indices = elementwise.words.astype(indices, "int64") end
-  if promote.is_float(indices.dtype) or indices.dtype == "bool" then
-    fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
-      .. 'and np.astype(i, "int32") of an array', caller, indices.dtype)
-  end
-  if indices.dtype ~= "int32" and indices.dtype ~= "int64" then indices = elementwise.words.astype(indices, "int64") end
+  indices = take.indices_of(caller, indices)
   if x.ndim == 0 then fail("%s: of a single number", caller) end
   local along = shape.axis(caller, axis or 0, x.ndim) + 1
   local at, whole, kept, made, sizes = take_layout(caller, x, indices, along)
@@ -85,7 +94,17 @@ end
 ---@param x shardrt.Array
 ---@return shardrt.Array
 function take.add_at(caller, dy, indices, along, x)
-  local name, sizes = "the gradient of " .. caller, x.shape
+  return take.scatter("the gradient of " .. caller, dy, indices, along, x.shape)
+end
+
+--- Zeros of a shape, with what dy has added at the indices.
+---@param name string # who asks
+---@param dy shardrt.Array # of that shape, with the indices' in place of a dimension
+---@param indices shardrt.Array
+---@param along integer # the dimension, from 1
+---@param sizes integer[]
+---@return shardrt.Array
+function take.scatter(name, dy, indices, along, sizes)
   local at = common_mesh.of(name, { dy, indices })
   local dim_axes = common_mesh.dim_axes(at, dy) or propagate.whole(dy.ndim)
   local wanted, partial, made, kept = list.copy(dim_axes), {}, propagate.whole(#sizes), propagate.whole(indices.ndim)

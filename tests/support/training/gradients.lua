@@ -120,6 +120,14 @@ list["take along the last"] = { function(x)
   return np.take(x, ndarray.from_table({ { 3, 0 }, { -1, 3 } }, "int64"), 1)
 end, M }
 
+for _, name in ipairs { "relu", "gelu", "silu", "norm", "layer_norm" } do unary(name) end
+list["tril and triu"] = { function(x) return np.tril(x * x, -1) + np.triu(x, 2) end, M }
+list.tile = { function(x) return np.tile(x * x, { 2, 1, 3 }) end, M }
+list.pad = { function(x) return np.pad(x * x, { { 1, 3 }, { 0, 4 } }) end, M }
+list.softmax_cross_entropy_with_integer_labels = { function(x)
+  return np.softmax_cross_entropy_with_integer_labels(x, ndarray.from_table({ 3, 0, -1, 3, 2, 1, 1, 0 }, "int32"))
+end, M }
+
 local line -- another mesh over the devices that the parameters are on
 list["with_sharding_constraint"] = { function(x)
   return shardrt.with_sharding_constraint(x * x, shardrt.NamedSharding(line, P(nil, nil))) * x

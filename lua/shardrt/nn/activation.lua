@@ -1,0 +1,56 @@
+-- What networks put between their layers, as jax.nn has it: each in one pass.
+
+local dispatch = require "shardrt.ops.dispatch"
+local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local promote = require "shardrt.ops.promote"
+fail.own()
+
+---@class shardrt.activation.words
+local words = {}
+local activation = { words = words }
+
+local f = expression.f
+
+local function of_floats(caller, x, build)
+  x = dispatch.array(caller, x)
+  local as = promote.to_float(x.dtype)
+  return elementwise.run(caller, { x }, build(expression.input(1)), as, as)
+end
+
+--- x where it is above 0, else 0. Its slope at 0 is 0, as JAX's; that of np.maximum(x, 0) is a half there.
+---@param x shardrt.Operand
+---@return shardrt.Array
+function words.relu(x)
+  local caller = "np.relu"
+  x = dispatch.array(caller, x)
+  if x.dtype == "bool" then x = elementwise.words.astype(x, "int32") end
+  local input = expression.input(1)
+  return elementwise.run(caller, { x }, f.SELECT(f.LE(input, 0), 0, input), x.dtype, x.dtype)
+end
+
+--- x times the probability that a normal number is less: by tanh, or as it is.
+---@param x shardrt.Operand
+---@param approximate boolean? # true: by tanh, as in JAX; false: by erf
+---@return shardrt.Array
+function words.gelu(x, approximate)
+  local caller = "np.gelu"
+  if approximate ~= nil and type(approximate) ~= "boolean" then
+    fail("%s: approximate = %s; it is true or false", caller, list.show(approximate))
+  end
+  return of_floats(caller, x, function(a)
+    if approximate == false then return a * 0.5 * (f.ERF(a * math.sqrt(0.5)) + 1) end
+    return a * 0.5 * (f.TANH((a + a * a * a * 0.044715) * math.sqrt(2 / math.pi)) + 1)
+  end)
+end
+
+--- x times its sigmoid.
+---@param x shardrt.Operand
+---@return shardrt.Array
+function words.silu(x)
+  return of_floats("np.silu", x, function(a) return a * f.LOGISTIC(a) end)
+end
+
+return activation

@@ -1,0 +1,52 @@
+-- Normalisation of layers.
+
+local dispatch = require "shardrt.ops.dispatch"
+local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local promote = require "shardrt.ops.promote"
+local reduce = require "shardrt.ops.reduce"
+local shape = require "shardrt.layout.shape"
+fail.own()
+
+---@class shardrt.LayerNormOptions
+---@field axis (integer|integer[])? # -1: the last
+---@field epsilon number? # 1e-5: what is added to the variance
+---@field scale shardrt.Operand? # what the result is multiplied with
+---@field bias shardrt.Operand? # what is added to it then
+
+---@class shardrt.layer_norm.words
+local words = {}
+local layer_norm = { words = words }
+
+local OPTIONS = { axis = true, epsilon = true, scale = true, bias = true }
+local ALIASES = { eps = "epsilon" }
+
+--- x less its mean, by the root of its variance, both along an axis: jax.nn.standardize. Then times scale, plus bias.
+---@param x shardrt.Operand
+---@param options shardrt.LayerNormOptions?
+---@return shardrt.Array
+function words.layer_norm(x, options)
+  local caller = "np.layer_norm"
+  x = dispatch.array(caller, x)
+  local o = options == nil and {} or options
+  if type(o) ~= "table" or not list.is_plain(o) then
+    fail("%s: the options are a table, as in {scale = s, bias = b, epsilon = 1e-6}", caller)
+  end
+  fail.keywords(caller, o, OPTIONS, ALIASES)
+  local epsilon = o.epsilon == nil and 1e-5 or o.epsilon
+  if type(epsilon) ~= "number" then fail("%s: epsilon = %s; it is a number", caller, list.show(epsilon)) end
+  local axes = shape.axes(caller, o.axis == nil and -1 or o.axis, x.ndim)
+  local own = promote.to_float(x.dtype)
+  local wide = elementwise.words.astype(x, promote.computed(own))
+  local centred = wide - reduce.words.mean(wide, axes, true)
+  local variance = reduce.words.mean(elementwise.words.square(centred), axes, true)
+  local node = expression.input(1) * expression.f.RSQRT(expression.input(2) + epsilon)
+  local out = elementwise.run(caller, { centred, variance }, node, own, wide.dtype)
+  if o.scale ~= nil then out = elementwise.words.multiply(out, o.scale) end
+  if o.bias ~= nil then out = elementwise.words.add(out, o.bias) end
+  return out
+end
+
+return layer_norm

@@ -1,0 +1,58 @@
+-- What networks are trained to make small, as optax has it.
+
+local creation = require "shardrt.ops.creation"
+local dispatch = require "shardrt.ops.dispatch"
+local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
+local fail = require "shardrt.base.error"
+local promote = require "shardrt.ops.promote"
+local reduce = require "shardrt.ops.reduce"
+local reshape = require "shardrt.ops.reshape"
+local shape = require "shardrt.layout.shape"
+fail.own()
+
+---@class shardrt.loss.words
+local words = {}
+local loss = { words = words }
+
+local f = expression.f
+
+--- The cross entropy between softmax(logits) and classes: for each label -log_softmax(logits) at it. A negative label
+--- counts from the end; that of a label outside the classes is NaN, as in JAX.
+---@param logits shardrt.Operand # {…, classes}
+---@param labels shardrt.Operand # {…}, whole numbers from 0 on
+---@param axis integer? # -1: where the classes are
+---@return shardrt.Array # {…}
+function words.softmax_cross_entropy_with_integer_labels(logits, labels, axis)
+  local caller = "np.softmax_cross_entropy_with_integer_labels"
+  logits, labels = dispatch.array(caller, logits, "the logits"), dispatch.array(caller, labels, "the labels")
+  if not promote.is_float(logits.dtype) then
+    fail("%s: the logits are %s; they are floats, and stand before the labels", caller, logits.dtype)
+  end
+  if promote.is_float(labels.dtype) or labels.dtype == "bool" then
+    fail('%s: the labels are %s; they are whole numbers, as np.astype(labels, "int32") makes', caller, labels.dtype)
+  end
+  if logits.ndim == 0 then fail("%s: the logits are a single number; they have a dimension of classes", caller) end
+  local along = shape.axis(caller, axis == nil and -1 or axis, logits.ndim)
+  local classes, sizes, kept = logits.shape[along + 1], logits.shape, logits.shape
+  table.remove(sizes, along + 1)
+  if not shape.equal(labels.shape, sizes) then
+    fail("%s: logits of shape %s and labels of %s; labels have the logits' dimensions without that of classes", caller,
+      shape.text(logits.shape), shape.text(labels.shape))
+  end
+  kept[along + 1] = 1
+  local numbers = {}
+  for d = 1, logits.ndim do numbers[d] = d == along + 1 and classes or 1 end
+  local label, n = expression.input(2), math.min(classes, 2 ^ 31 - 1)
+  local logs = reduce.words.log_softmax(logits, along)
+  local number = reshape.words.reshape(creation.words.arange(classes), numbers)
+  local labelled = reshape.words.reshape(labels, kept)
+  local class = f.SELECT(f.LT(label, 0), label + n, label)
+  local at_label = elementwise.run(caller, { number, labelled }, f.EQ(expression.input(1), class), "bool", "int64")
+  local picked = reduce.words.sum(elementwise.words.where(at_label, logs, 0), along)
+  local inside = f.LOGICAL_AND(f.GE(label, -n), f.LT(label, n))
+  return elementwise.run(caller, { picked, labels }, f.SELECT(inside, -expression.input(1), 0 / 0), logits.dtype,
+    promote.computed(logits.dtype) == "float32" and classes > 2 ^ 24 and "float64" or logits.dtype)
+end
+
+return loss
