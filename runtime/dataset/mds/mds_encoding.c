@@ -154,7 +154,7 @@ static int list_sizes(const struct mds_encoding *self, const uint8_t *data, size
                       int64_t *count) {
   const size_t head = (size_t)self->list_head + WORD;
   uint64_t sum = 0;
-  *count = bytes >= head ? little_endian_32(data + self->list_head) : -1;
+  *count = bytes >= head ? (int64_t)little_endian_32(data + self->list_head) : -1;
   bool fits = *count >= 0 && (uint64_t)*count <= (bytes - head) / WORD;
   for (int64_t i = 0; fits && i < *count; i++) sum += little_endian_32(data + head + (size_t)i * WORD);
   if (!fits || sum != bytes - head - (size_t)*count * WORD)
