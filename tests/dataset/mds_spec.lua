@@ -262,6 +262,25 @@ describe("MDS folders", function()
     files.write(path, "index.json", json)
   end)
 
+  it("whose lists are shorter than their own head are refused", function()
+    for _, list in ipairs { { "list[jpeg]", "ab" }, { "jpeg_array", "abc" }, { "list[png]", "" } } do
+      local encoding, cell = list[1], list[2]
+      local shard = string.char(1, 0, 0, 0, 12, 0, 0, 0, 16 + #cell, 0, 0, 0, #cell, 0, 0, 0) .. cell
+      files.write(folder, "shard.mds", shard)
+      files.write(folder, "index.json", ([[{"version": 2, "shards": [{"version": 2, "format": "mds", "samples": 1,
+        "compression": null, "hashes": [], "column_names": ["x"], "column_encodings": ["%s"], "column_sizes": [null],
+        "raw_data": {"basename": "shard.mds", "bytes": %d, "hashes": {}}, "zip_data": null}]}]]):format(encoding,
+        #shard))
+      for _, field in ipairs { "x.count", "x.0" } do
+        local message = files.message(function()
+          local source = shardrt.source.mds(folder, { fields = { field } })
+          return source:read(0, 1)
+        end)
+        expect.contains(message, "shard.mds", "its list is malformed")
+      end
+    end
+  end)
+
   it("whose index.json one process cannot read are refused in all, which hear whose and why", function()
     local path = copy "raw"
     local json = files.slurp(path .. "/index.json")
