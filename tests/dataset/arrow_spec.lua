@@ -2,76 +2,20 @@
 -- by all codecs, in order and at random; dictionaries; nulls; what is refused, cut, and out of memory.
 
 local bit = require "bit"
-local ffi = require "ffi"
-local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
+local tables = require "tests.support.dataset.tables"
 
-local ROWS, FOLDER = 120, "tests/files/arrow/"
 local SEED = require "tests.support.seed"
+local FOLDER, ROWS, read_one = "tests/files/arrow/", tables.ROWS, tables.read_one
+local refuses, text = tables.refuses, tables.text
 
-local function host_bytes(ctype, values)
-  local array = ffi.new(ctype .. "[?]", math.max(#values, 1), values)
-  return ffi.string(array, #values * ffi.sizeof(ctype))
-end
-
--- That f raises a message with all of these words.
-local function refuses(f, ...)
-  local ok, message = pcall(f)
-  assert(not ok, "was not refused: " .. table.concat({ ... }, ", "))
-  expect.contains(tostring(message), ...)
-end
-
-local function text(i) return ("row %d %s"):format(i, ("é"):rep(i % 11)) end
-local function class(i) return ({ "cat", "dog", "", "żółw" })[math.floor(i / 7) % 4 + 1] end
-
--- What the script writes: of each column its dtype, and row i as bytes; nil where it is null.
-local function scalar(ctype, of) return function(i) return host_bytes(ctype, { of(i) }) end end
-local function list(i)
-  local values = {}
-  for k = 0, i % 4 - 1 do values[k + 1] = i + k end
-  return host_bytes("int32_t", values)
-end
-local columns = {
-  i8 = { "int8", scalar("int8_t", function(i) return i - 60 end) },
-  u16 = { "uint16", scalar("uint16_t", function(i) return i * 500 end) },
-  i32 = { "int32", scalar("int32_t", function(i) return i * 7919 % 1000 - 500 end) },
-  u32 = { "uint32", scalar("uint32_t", function(i) return i * 35000000 end) },
-  i64 = { "int64", scalar("int64_t", function(i) return i * 2LL ^ 33 - 5 end) },
-  f16 = { "float16", function(i)
-    return ffi.string(shardrt.ndarray.from_table({ i / 4 }, "float16").data, 2)
-  end },
-  f32 = { "float32", scalar("float", function(i) return i / 8 end) },
-  f64 = { "float64", scalar("double", function(i) return i / 64 end) },
-  bool = { "bool", scalar("uint8_t", function(i) return i % 3 == 0 and 1 or 0 end) },
-  text = { "uint8", text }, large = { "uint8", text }, view = { "uint8", text }, class = { "uint8", class },
-  fixed = { "uint8", function(i) return string.char(i, 1, 2, i % 7) end },
-  time = { "int64", scalar("int64_t", function(i) return 10LL ^ 12 + i end) },
-  day = { "int32", scalar("int32_t", function(i) return i end) },
-  price = { "float64", scalar("double", function(i) return (i * 125 - 1000) / 1000 end) },
-  maybe = { "int32", function(i) return i % 5 > 0 and host_bytes("int32_t", { i }) or nil end },
-  maybe_text = { "uint8", function(i) return i % 7 > 0 and text(i) or nil end },
-  ["image.bytes"] = { "uint8", text },
-  ["image.width"] = { "int32", scalar("int32_t", function(i) return i end) },
-  list = { "int32", list }, list_view = { "int32", list },
-  maybe_list = { "int16", function(i)
-    if i % 6 == 0 or (i % 10 == 1 and i % 3 > 0) then return nil end
-    local values = {}
-    for k = 1, i % 3 do values[k] = i end
-    return host_bytes("int16_t", values)
-  end },
-  triple = { "float32", function(i) return host_bytes("float", { i / 2, i / 4, i / 8 }) end },
-}
+-- What the script writes beside the columns that Parquet has, too.
+local columns = { large = { "uint8", text }, view = { "uint8", text }, list_view = { "int32", tables.list } }
+for name, column in pairs(tables.columns) do columns[name] = column end
 local FEW = { "i8", "bool", "text", "view", "class", "maybe", "maybe_text", "list", "triple", "price", "image.width" }
-
--- A sample of one field, as bytes.
-local function read_one(source, name, i)
-  local got = source:read(i, 1)[name]
-  local value = got.dtype and got or got[1]
-  return ffi.string(value.data, value.bytes)
-end
 
 describe("Arrow files", function()
   local folder, o
@@ -92,30 +36,7 @@ describe("Arrow files", function()
     return shardrt.source.arrow(path, options)
   end
 
-  local function check_columns(path, names)
-    math.randomseed(SEED)
-    for _, name in ipairs(names) do
-      local dtype, of = unpack(columns[name])
-      local source = open(path, { name })
-      local rows, complete = {}, true
-      assert.equal(ROWS, #source)
-      assert.equal(dtype, source.fields[name].dtype, name)
-      for k = 0, ROWS + 39 do
-        local i = k < ROWS and k or math.random(0, ROWS - 1)
-        local right = of(i)
-        rows[i + 1], complete = right or "", complete and right ~= nil
-        if right then
-          assert.equal(right, read_one(source, name, i), ("%s, row %d of %s"):format(name, i, path))
-        else
-          refuses(function() source:read(i, 1) end, path, ('column "%s", row %d'):format(name, i), "null = ")
-        end
-      end
-      if complete and source.fields[name].shape[1] ~= -1 then -- all at once, over all record batches
-        local all = source:read(0, ROWS)[name]
-        assert.equal(table.concat(rows), ffi.string(all.data, all.bytes), name .. " of " .. path)
-      end
-    end
-  end
+  local function check_columns(path, names) tables.check(open, path, columns, names) end
 
   it("have every row of every column", function()
     local all = {}
@@ -161,18 +82,7 @@ describe("Arrow files", function()
   end)
 
   it("give nulls a value where one is told, also in lists", function()
-    for _, name in ipairs { "plain.arrow", "zstd.arrows" } do
-      local source = open(copy(name), { maybe = { "int64", null = -7 }, maybe_text = { null = "none" },
-        maybe_list = { "int16", null = 9 } })
-      for i = 0, ROWS - 1 do
-        local row = source:read(i, 1)
-        local values = {}
-        for k = 1, i % 6 == 0 and 0 or i % 3 do values[k] = i % 10 == 1 and 9 or i end
-        assert.equal(i % 5 == 0 and -7 or i, tonumber(row.maybe.data[0]))
-        assert.equal(i % 7 == 0 and "none" or text(i), ffi.string(row.maybe_text[1].data, row.maybe_text[1].bytes))
-        assert.equal(host_bytes("int16_t", values), ffi.string(row.maybe_list[1].data, row.maybe_list[1].bytes))
-      end
-    end
+    for _, name in ipairs { "plain.arrow", "zstd.arrows" } do tables.check_nulls(open, copy(name)) end
     local path = copy "small/plain.arrow":gsub("small/", "")
     local left = open(path, { "x", ["s.v"] = { "int32", null = 5 } }, { nulls = "skip" })
     assert.equal(2, #left)
@@ -184,10 +94,7 @@ describe("Arrow files", function()
 
   it("leave out rows with nulls, and are the blocks of an order where they are compressed", function()
     local path, plain = copy "zstd.arrows", copy "plain.arrow"
-    local left = {}
-    for i = 0, ROWS - 1 do
-      if columns.maybe[2](i) and columns.maybe_list[2](i) then left[#left + 1] = i end
-    end
+    local left = tables.left()
     for _, from in ipairs { path, plain } do
       local source = open(from, { "maybe", "maybe_list", "day", maybe_text = { null = "" } }, { nulls = "skip" })
       assert.equal(#left, #source)

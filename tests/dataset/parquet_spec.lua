@@ -2,78 +2,21 @@
 -- encodings, in order and at random; nulls; many processes; what is refused, cut, and out of memory.
 
 local bit = require "bit"
-local ffi = require "ffi"
-local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
+local tables = require "tests.support.dataset.tables"
 
-local ROWS, FOLDER = 120, "tests/files/parquet/"
 local SEED = require "tests.support.seed"
+local FOLDER, ROWS, host_bytes, read_one = "tests/files/parquet/", tables.ROWS, tables.host_bytes, tables.read_one
+local refuses, text = tables.refuses, tables.text
 
-local function host_bytes(ctype, values)
-  local array = ffi.new(ctype .. "[?]", math.max(#values, 1), values)
-  return ffi.string(array, #values * ffi.sizeof(ctype))
-end
-
--- That f raises a message with all of these words.
-local function refuses(f, ...)
-  local ok, message = pcall(f)
-  assert(not ok, "was not refused: " .. table.concat({ ... }, ", "))
-  expect.contains(tostring(message), ...)
-end
-
-local function text(i) return ("row %d %s"):format(i, ("é"):rep(i % 11)) end
-
-local function half(i) return shardrt.ndarray.from_table({ i / 4 }, "float16") end
-
--- What the script writes: of each column its dtype, and row i as bytes; nil where it is null.
-local function scalar(ctype, of) return function(i) return host_bytes(ctype, { of(i) }) end end
-local columns = {
-  i8 = { "int8", scalar("int8_t", function(i) return i - 60 end) },
-  u16 = { "uint16", scalar("uint16_t", function(i) return i * 500 end) },
-  i32 = { "int32", scalar("int32_t", function(i) return i * 7919 % 1000 - 500 end) },
-  u32 = { "uint32", scalar("uint32_t", function(i) return i * 35000000 end) },
-  i64 = { "int64", scalar("int64_t", function(i) return i * 2LL ^ 33 - 5 end) },
-  few = { "int64", scalar("int64_t", function(i) return math.floor(i / 9) % 3 * 1000 end) },
-  f16 = { "float16", function(i) return ffi.string(half(i).data, 2) end },
-  f32 = { "float32", scalar("float", function(i) return i / 8 end) },
-  f64 = { "float64", scalar("double", function(i) return i / 64 end) },
-  bool = { "bool", scalar("uint8_t", function(i) return i % 3 == 0 and 1 or 0 end) },
-  text = { "uint8", text },
-  class = { "uint8", function(i) return ({ "cat", "dog", "", "żółw" })[math.floor(i / 7) % 4 + 1] end },
-  fixed = { "uint8", function(i) return string.char(i, 1, 2, i % 7) end },
-  time = { "int64", scalar("int64_t", function(i) return 10LL ^ 12 + i end) },
-  day = { "int32", scalar("int32_t", function(i) return i end) },
-  price = { "float64", scalar("double", function(i) return (i * 125 - 1000) / 1000 end) },
-  maybe = { "int32", function(i) return i % 5 > 0 and host_bytes("int32_t", { i }) or nil end },
-  maybe_text = { "uint8", function(i) return i % 7 > 0 and text(i) or nil end },
-  ["image.bytes"] = { "uint8", text },
-  ["image.width"] = { "int32", scalar("int32_t", function(i) return i end) },
-  list = { "int32", function(i)
-    local values = {}
-    for k = 0, i % 4 - 1 do values[k + 1] = i + k end
-    return host_bytes("int32_t", values)
-  end },
-  maybe_list = { "int16", function(i)
-    if i % 6 == 0 or (i % 10 == 1 and i % 3 > 0) then return nil end
-    local values = {}
-    for k = 1, i % 3 do values[k] = i end
-    return host_bytes("int16_t", values)
-  end },
-  triple = { "float32", function(i) return host_bytes("float", { i / 2, i / 4, i / 8 }) end },
-}
+-- What the script writes beside the columns that Arrow has, too.
+local columns = { few = { "int64", tables.scalar("int64_t", function(i) return math.floor(i / 9) % 3 * 1000 end) } }
+for name, column in pairs(tables.columns) do columns[name] = column end
 local SIMPLE = { "i32", "i64", "f32", "f64", "bool", "text", "class", "maybe", "maybe_text", "list", "price",
   "image.bytes", "image.width" }
-local WITH_NULLS = { maybe = true, maybe_text = true, maybe_list = true }
-
--- A sample of one field, as bytes.
-local function read_one(source, name, i)
-  local got = source:read(i, 1)[name]
-  local value = got.dtype and got or got[1]
-  return ffi.string(value.data, value.bytes)
-end
 
 describe("Parquet files", function()
   local folder, o
@@ -94,30 +37,7 @@ describe("Parquet files", function()
     return shardrt.source.parquet(path, options)
   end
 
-  local function check_columns(path, names)
-    math.randomseed(SEED)
-    for _, name in ipairs(names) do
-      local dtype, of = unpack(columns[name])
-      local source = open(path, { name })
-      assert.equal(ROWS, #source)
-      assert.equal(dtype, source.fields[name].dtype, name)
-      for k = 0, ROWS + 39 do
-        local i = k < ROWS and k or math.random(0, ROWS - 1)
-        local right = of(i)
-        if right then
-          assert.equal(right, read_one(source, name, i), ("%s, row %d of %s"):format(name, i, path))
-        else
-          refuses(function() source:read(i, 1) end, path, ('column "%s", row %d'):format(name, i), "null = ")
-        end
-      end
-      if not WITH_NULLS[name] and #source.fields[name].shape == 0 then -- all at once
-        local rows = {}
-        for i = 0, ROWS - 1 do rows[i + 1] = of(i) end
-        local all = source:read(0, ROWS)[name]
-        assert.equal(table.concat(rows), ffi.string(all.data, all.bytes), name .. " of " .. path)
-      end
-    end
-  end
+  local function check_columns(path, names) tables.check(open, path, columns, names) end
 
   for _, name in ipairs { "plain", "dictionary", "fallback", "delta", "split", "lz4" } do
     it("have every row of every column, in order and at random: " .. name, function()
@@ -170,18 +90,7 @@ describe("Parquet files", function()
   end)
 
   it("give nulls a value where one is told, also in lists", function()
-    for _, name in ipairs { "delta", "fallback" } do
-      local source = open(copy(name), { maybe = { "int32", null = -7 }, maybe_text = { null = "none" },
-        maybe_list = { "int16", null = 9 } })
-      for i = 0, ROWS - 1 do
-        local row = source:read(i, 1)
-        local list = {}
-        for k = 1, i % 6 == 0 and 0 or i % 3 do list[k] = i % 10 == 1 and 9 or i end
-        assert.equal(i % 5 == 0 and -7 or i, row.maybe.data[0])
-        assert.equal(i % 7 == 0 and "none" or text(i), ffi.string(row.maybe_text[1].data, row.maybe_text[1].bytes))
-        assert.equal(host_bytes("int16_t", list), ffi.string(row.maybe_list[1].data, row.maybe_list[1].bytes))
-      end
-    end
+    for _, name in ipairs { "delta", "fallback" } do tables.check_nulls(open, copy(name)) end
     local path = copy "delta"
     assert.is_true(open(path, { bool = { "bool", null = false } }):read(0, 1).bool.data[0]) -- which is a value, too
     assert.equal(ROWS, #open(path, { maybe_text = { null = "" }, bool = { null = false } }, { nulls = "skip" }))
@@ -194,10 +103,7 @@ describe("Parquet files", function()
 
   it("leave out rows with nulls, alike in every process", function()
     local path = copy "delta"
-    local left = {}
-    for i = 0, ROWS - 1 do
-      if columns.maybe[2](i) and columns.maybe_list[2](i) then left[#left + 1] = i end
-    end
+    local left = tables.left()
     local source = open(path, { "maybe", "maybe_list", "day", maybe_text = { null = "" } }, { nulls = "skip" })
     assert.equal(#left, #source)
     for k, i in ipairs(left) do assert.equal(i, source:read(k - 1, 1).day.data[0]) end

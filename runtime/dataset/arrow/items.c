@@ -123,14 +123,14 @@ static int32_t values_buffer(const struct arrow_leaf *leaf) {
   return buffer;
 }
 
-static int beyond_dictionary(const struct arrow_piece *piece, uint64_t place, const struct parquet_page *dictionary) {
+static int beyond_dictionary(const struct arrow_piece *piece, uint64_t place, const struct column_page *dictionary) {
   error_set(SHARDRT_EFORMAT, "it names value %lld of a dictionary of %lld", (long long)place,
             (long long)dictionary->rows);
   return arrow_piece_error(piece, SHARDRT_EFORMAT);
 }
 
 /* Places in the dictionary that its values are null at are null, too. */
-static int merge_dictionary(const struct arrow_piece *piece, const struct parquet_page *dictionary,
+static int merge_dictionary(const struct arrow_piece *piece, const struct column_page *dictionary,
                             struct reader *reader, struct arrow_items *items) {
   const struct arrow_leaf *leaf = piece->leaf;
   const uint8_t *data;
@@ -147,7 +147,7 @@ static int merge_dictionary(const struct arrow_piece *piece, const struct parque
   return code;
 }
 
-int arrow_items_of(const struct arrow_piece *piece, const struct parquet_page *dictionary, int64_t first, int64_t count,
+int arrow_items_of(const struct arrow_piece *piece, const struct column_page *dictionary, int64_t first, int64_t count,
                    struct reader *reader, struct arrow_items *out) {
   const struct arrow_leaf *leaf = piece->leaf;
   int32_t buffer = 0;
@@ -179,7 +179,7 @@ int arrow_items_of(const struct arrow_piece *piece, const struct parquet_page *d
 /* ---- elements --------------------------------------------------------------------------------------------------- */
 
 /* What takes the place of those that are null. */
-static void put_nulls(const struct parquet_column *column, const struct arrow_items *items, uint8_t *dst) {
+static void put_nulls(const struct column *column, const struct arrow_items *items, uint8_t *dst) {
   const size_t each = column->element;
   for (int64_t i = 0; items->valid != NULL && i < items->count; i++) {
     if (items->valid[i]) continue;
@@ -190,8 +190,8 @@ static void put_nulls(const struct parquet_column *column, const struct arrow_it
   }
 }
 
-static int copy_places(const struct arrow_piece *piece, const struct parquet_column *column,
-                       const struct parquet_page *dictionary, const struct arrow_items *items, const uint8_t *data,
+static int copy_places(const struct arrow_piece *piece, const struct column *column,
+                       const struct column_page *dictionary, const struct arrow_items *items, const uint8_t *data,
                        uint8_t *dst) {
   const size_t width = piece->leaf->index_width, each = column->element;
   assert(dictionary != NULL);
@@ -205,8 +205,7 @@ static int copy_places(const struct arrow_piece *piece, const struct parquet_col
 }
 
 /* What is converted, as Parquet has it: whole numbers of 32 or 64 bits, decimals with the highest byte first. */
-static void take_stored(const struct arrow_leaf *leaf, const struct parquet_column *column, const uint8_t *from,
-                        uint8_t *to) {
+static void take_stored(const struct arrow_leaf *leaf, const struct column *column, const uint8_t *from, uint8_t *to) {
   const size_t width = leaf->width, stored = column->stored;
   if (column->kind == COLUMN_DECIMAL) {
     for (size_t b = 0; b < width; b++) to[b] = from[width - 1 - b];
@@ -217,8 +216,8 @@ static void take_stored(const struct arrow_leaf *leaf, const struct parquet_colu
     memset(to + width, !leaf->as.is_unsigned && from[width - 1] >= 0x80 ? 0xff : 0, stored - width);
 }
 
-static int copy_converted(const struct arrow_piece *piece, const struct parquet_column *column,
-                          const struct arrow_items *items, const uint8_t *data, uint8_t *dst) {
+static int copy_converted(const struct arrow_piece *piece, const struct column *column, const struct arrow_items *items,
+                          const uint8_t *data, uint8_t *dst) {
   const size_t width = piece->leaf->width, stored = column->stored;
   uint8_t some[SOME * 32]; /* of a decimal, most */
   for (int64_t done = 0; done < items->count; done += SOME) {
@@ -230,14 +229,14 @@ static int copy_converted(const struct arrow_piece *piece, const struct parquet_
       else
         memset(to, 0, stored); /* it may hold anything */
     }
-    int code = parquet_column_convert(column, some, n, dst + (size_t)done * column->element);
+    int code = column_convert(column, some, n, dst + (size_t)done * column->element);
     if (code != SHARDRT_OK) return arrow_piece_error(piece, code);
   }
   return SHARDRT_OK;
 }
 
-int arrow_items_find(const struct arrow_piece *piece, const struct parquet_column *column,
-                     const struct arrow_items *items, struct reader *reader, const uint8_t **out) {
+int arrow_items_find(const struct arrow_piece *piece, const struct column *column, const struct arrow_items *items,
+                     struct reader *reader, const uint8_t **out) {
   const struct arrow_leaf *leaf = piece->leaf;
   *out = NULL;
   if (leaf->is_dictionary || leaf->layout != LAYOUT_FIXED || column->kind != COLUMN_SAME || items->valid != NULL ||
@@ -247,9 +246,8 @@ int arrow_items_find(const struct arrow_piece *piece, const struct parquet_colum
                          (size_t)items->count * leaf->width, reader, out);
 }
 
-int arrow_items_copy(const struct arrow_piece *piece, const struct parquet_column *column,
-                     const struct parquet_page *dictionary, const struct arrow_items *items, struct reader *reader,
-                     void *dst) {
+int arrow_items_copy(const struct arrow_piece *piece, const struct column *column, const struct column_page *dictionary,
+                     const struct arrow_items *items, struct reader *reader, void *dst) {
   const struct arrow_leaf *leaf = piece->leaf;
   const int32_t buffer = values_buffer(leaf) + 1;
   const size_t first = (size_t)items->first, count = (size_t)items->count;
@@ -289,7 +287,7 @@ static int view_bytes(const struct arrow_piece *piece, int32_t buffer, int64_t i
   return arrow_piece_get(piece, buffer + 2 + number, (size_t)start, (size_t)length, reader, out);
 }
 
-int arrow_item_bytes(const struct arrow_piece *piece, const struct parquet_page *dictionary, int64_t item,
+int arrow_item_bytes(const struct arrow_piece *piece, const struct column_page *dictionary, int64_t item,
                      struct reader *reader, const uint8_t **out, size_t *bytes) {
   const struct arrow_leaf *leaf = piece->leaf;
   const int32_t buffer = values_buffer(leaf);
@@ -319,8 +317,8 @@ int arrow_item_bytes(const struct arrow_piece *piece, const struct parquet_page 
 
 /* What is decoded so far. */
 struct dictionary {
-  const struct parquet_column *column;
-  struct parquet_page *page;
+  const struct column *column;
+  struct column_page *page;
   int64_t rows;
   uint8_t *valid, *data;
   struct page_span *spans;
@@ -350,7 +348,7 @@ static int add_spans(const struct arrow_piece *piece, const struct arrow_items *
 }
 
 static int add_values(const struct arrow_piece *piece, struct reader *reader, struct dictionary *out) {
-  const struct parquet_column *column = out->column;
+  const struct column *column = out->column;
   const struct reader_mark mark = reader_mark(reader);
   struct arrow_items items;
   int code = arrow_items_of(piece, NULL, 0, piece->items, reader, &items);
@@ -373,7 +371,7 @@ static int decode_all(const struct arrow_piece *pieces, int32_t count, struct re
   out->bytes = 0;
   for (int32_t p = 0; p < count && code == SHARDRT_OK; p++) {
     struct arrow_piece piece = pieces[p];
-    struct parquet_page *unpacked = NULL;
+    struct column_page *unpacked = NULL;
     if (piece.codec != ARROW_NOT_PACKED) code = arrow_piece_unpack(&piece, reader, &unpacked);
     piece.unpacked = unpacked;
     if (code == SHARDRT_OK) code = add_values(&piece, reader, out);
@@ -383,7 +381,7 @@ static int decode_all(const struct arrow_piece *pieces, int32_t count, struct re
 }
 
 static int decode_into(const struct arrow_piece *pieces, int32_t count, struct reader *reader, struct dictionary *out) {
-  const struct parquet_column *column = out->column;
+  const struct column *column = out->column;
   const bool spans = column->kind == COLUMN_BYTES && column->nulls != COLUMN_NULL_TELL;
   int64_t rows = 0;
   for (int32_t p = 0; p < count; p++)
@@ -410,8 +408,8 @@ static int decode_into(const struct arrow_piece *pieces, int32_t count, struct r
   return code;
 }
 
-int arrow_dictionary_decode(const struct arrow_piece *pieces, int32_t count, const struct parquet_column *column,
-                            struct reader *reader, struct parquet_page **out) {
+int arrow_dictionary_decode(const struct arrow_piece *pieces, int32_t count, const struct column *column,
+                            struct reader *reader, struct column_page **out) {
   struct dictionary made = {.column = column, .page = page_new()};
   if (made.page == NULL) return ALLOC_FAILED;
   int code = decode_into(pieces, count, reader, &made);

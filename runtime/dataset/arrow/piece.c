@@ -63,7 +63,7 @@ static int unpack_all(const struct arrow_piece *self, const uint8_t *const *data
   return SHARDRT_OK;
 }
 
-static int unpack_into(const struct arrow_piece *self, struct reader *reader, struct parquet_page *page) {
+static int unpack_into(const struct arrow_piece *self, struct reader *reader, struct column_page *page) {
   const size_t n = (size_t)self->nbuffers;
   struct page_span *spans = page_room(page, (n > 0 ? n : 1) * sizeof *spans);
   const uint8_t **data = reader_room(reader, (n + 1) * sizeof *data);
@@ -99,9 +99,9 @@ static int unpack_into(const struct arrow_piece *self, struct reader *reader, st
   return code;
 }
 
-int arrow_piece_unpack(const struct arrow_piece *self, struct reader *reader, struct parquet_page **out) {
+int arrow_piece_unpack(const struct arrow_piece *self, struct reader *reader, struct column_page **out) {
   const struct reader_mark mark = reader_mark(reader);
-  struct parquet_page *page = page_new();
+  struct column_page *page = page_new();
   if (page == NULL) return ALLOC_FAILED;
   int code = unpack_into(self, reader, page);
   reader_release(reader, mark);

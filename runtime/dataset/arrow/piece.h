@@ -4,7 +4,7 @@
 #define SHARDRT_DATASET_ARROW_PIECE_H
 
 #include "dataset/arrow/contents.h"
-#include "dataset/parquet/encoding/page.h"
+#include "dataset/column/page.h"
 
 enum { ARROW_PIECE_BYTES = 1 << 30 }; /* of its buffers, decompressed: at most */
 
@@ -16,11 +16,11 @@ struct arrow_piece {
   int64_t items;
   int32_t nbuffers;
   const struct arrow_buffer *buffers;
-  const struct parquet_page *unpacked; /* spans of its data are the buffers; NULL: they lie in the file */
+  const struct column_page *unpacked; /* spans of its data are the buffers; NULL: they lie in the file */
 };
 
 /* Decompresses the buffers; the caller owns the page. What decompress fails with. */
-int arrow_piece_unpack(const struct arrow_piece *self, struct reader *reader, struct parquet_page **out);
+int arrow_piece_unpack(const struct arrow_piece *self, struct reader *reader, struct column_page **out);
 /* `bytes` bytes of a buffer, from byte `at` on. EFORMAT: it has fewer; the message names file and column. */
 int arrow_piece_get(const struct arrow_piece *self, int32_t buffer, size_t at, size_t bytes, struct reader *reader,
                     const uint8_t **out);

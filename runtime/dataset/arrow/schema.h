@@ -9,7 +9,7 @@
 #define SHARDRT_DATASET_ARROW_SCHEMA_H
 
 #include "dataset/arrow/flatbuffer.h"
-#include "dataset/parquet/encoding/column.h"
+#include "dataset/column/column.h"
 
 enum { ARROW_MOST_STEPS = 8 };
 
@@ -38,8 +38,8 @@ enum arrow_layout {
 };
 
 struct arrow_leaf {
-  struct parquet_leaf as; /* the column of Parquet that it is most like; the name is owned */
-  const char *refused;    /* what it is, where shardrt does not read it */
+  struct column_leaf as; /* the column of Parquet that it is most like; the name is owned */
+  const char *refused;   /* what it is, where shardrt does not read it */
   enum arrow_layout layout;
   size_t width; /* bytes of a stored element, of LAYOUT_FIXED */
   int32_t nsteps;

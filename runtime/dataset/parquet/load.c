@@ -10,7 +10,6 @@
 #include "base/size.h"
 #include "dataset/parquet/encoding/values.h"
 #include "dataset/parquet/parquet.h"
-#include "storage/block_cache.h"
 
 /* What a page is loaded for. */
 struct loading {
@@ -51,7 +50,7 @@ static int check_noted(const struct loading *l, const struct parquet_unit *unit,
 /* ---- dictionaries ------------------------------------------------------------------------------------------------ */
 
 /* Aligned, as values are gathered from it. */
-static int align_dictionary(const struct parquet_column *column, struct parquet_page *page) {
+static int align_dictionary(const struct column *column, struct column_page *page) {
   const size_t bytes = (size_t)page->rows * column->element;
   if (page->spans != NULL || (uintptr_t)page->data % sizeof(uint64_t) == 0) return SHARDRT_OK;
   uint8_t *room = page_room(page, bytes);
@@ -63,14 +62,14 @@ static int align_dictionary(const struct parquet_column *column, struct parquet_
 
 static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct block **out) {
   const struct loading *l = source;
-  const struct parquet_column *column = &field_of(l)->column;
+  const struct column *column = &field_of(l)->column;
   const struct parquet_unit *unit = &field_of(l)->units.dictionaries[field_of(l)->units.list[l->unit].group];
   const struct raw_place place = place_of(l, unit);
   const struct reader_mark mark = reader_mark(reader);
   struct raw_page raw;
   struct values values;
   (void)number;
-  struct parquet_page *page = page_new();
+  struct column_page *page = page_new();
   if (page == NULL) return ALLOC_FAILED;
   int code = check_noted(l, unit, reader);
   if (code == SHARDRT_OK) code = raw_page_read(&place, values_keep, column, page, reader, &raw);
@@ -92,18 +91,9 @@ static int load_dictionary(const void *source, int64_t number, struct reader *re
   return SHARDRT_OK;
 }
 
-/* As block_cache_get. */
-static int get_kept(const struct loading *l, int64_t number, uint32_t hand, block_load *load, struct reader *reader,
-                    const struct parquet_page **out) {
-  const struct block *block = NULL;
-  int code = block_cache_get(l->file->owner, number, hand, load, l, reader, &block);
-  *out = (const struct parquet_page *)(const void *)block;
-  return code;
-}
-
 /* Pages have numbers from 0 on; dictionaries, those below. */
 static int get_dictionary(const struct loading *l, const struct raw_page *raw, struct reader *reader,
-                          const struct parquet_page **out) {
+                          const struct column_page **out) {
   const int32_t encoding = raw->header.encoding, group = field_of(l)->units.list[l->unit].group;
   *out = NULL;
   if ((encoding != ENCODING_PLAIN_DICTIONARY && encoding != ENCODING_RLE_DICTIONARY) ||
@@ -111,7 +101,7 @@ static int get_dictionary(const struct loading *l, const struct raw_page *raw, s
     return SHARDRT_OK;
   const int64_t number = -1 - ((int64_t)l->field * l->file->footer.ngroups + group);
   const uint32_t hand = (uint32_t)(l->file->base.nfields + l->field);
-  return get_kept(l, number, hand, load_dictionary, reader, out);
+  return page_kept(l->file->owner, number, hand, load_dictionary, l, reader, out);
 }
 
 /* ---- columns of one value a row -----------------------------------------------------------------------------------
@@ -172,7 +162,7 @@ static int64_t count_levels(const uint8_t *levels, uint8_t most, int64_t n) {
 }
 
 /* Which rows have no null: of each, PAGE_VALID, or what a null makes of it. */
-static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t null, struct parquet_page *page) {
+static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t null, struct column_page *page) {
   uint8_t *valid = page_room(page, (size_t)n);
   if (valid == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < n; i++) valid[i] = levels[i] == most ? PAGE_VALID : null;
@@ -181,7 +171,7 @@ static int note_nulls(const uint8_t *levels, uint8_t most, int64_t n, uint8_t nu
 }
 
 /* A bool of each row; levels = NULL: all are true. */
-static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct parquet_page *page) {
+static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct column_page *page) {
   uint8_t *told = page_room(page, (size_t)n);
   if (told == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < n; i++) told[i] = levels == NULL || levels[i] == most;
@@ -189,8 +179,8 @@ static int tell_rows(const uint8_t *levels, uint8_t most, int64_t n, struct parq
   return SHARDRT_OK;
 }
 
-static int place_values(const struct parquet_column *column, const uint8_t *levels, const struct values *values,
-                        const struct raw_page *raw, struct parquet_page *page) {
+static int place_values(const struct column *column, const uint8_t *levels, const struct values *values,
+                        const struct raw_page *raw, struct column_page *page) {
   const int64_t n = page->rows;
   const uint8_t most = (uint8_t)column->leaf->definition;
   const bool spans = column->kind == COLUMN_BYTES;
@@ -220,11 +210,11 @@ static int check_data(const struct raw_page *raw) {
 }
 
 static int load_flat(const struct loading *l, const struct raw_place *place, struct reader *reader,
-                     struct parquet_page *page) {
-  const struct parquet_column *column = &field_of(l)->column;
+                     struct column_page *page) {
+  const struct column *column = &field_of(l)->column;
   struct raw_page raw;
   struct values values;
-  const struct parquet_page *dictionary;
+  const struct column_page *dictionary;
   const uint8_t *levels = NULL, *none = NULL;
   int code = raw_page_read(place, values_keep, column, page, reader, &raw);
   if (code == SHARDRT_OK) code = check_data(&raw);
@@ -249,8 +239,8 @@ static int load_flat(const struct loading *l, const struct raw_place *place, str
 
 /* The rows of a unit so far. */
 struct listing {
-  const struct parquet_column *column;
-  struct parquet_page *page;
+  const struct column *column;
+  struct column_page *page;
   uint32_t *lists;
   uint8_t *valid, *data;
   int64_t rows, elements, room; /* elements that there is room for */
@@ -273,7 +263,7 @@ static int count_values(struct raw_place place, struct reader *reader, int64_t *
                    (long long)place.chunk->values);
 }
 
-static int list_begin(const struct parquet_column *column, int64_t rows, int64_t values, struct parquet_page *page,
+static int list_begin(const struct column *column, int64_t rows, int64_t values, struct column_page *page,
                       struct listing *out) {
   enum { LIST_AT_MOST = 1 << 30 };
   const bool tells = column->nulls == COLUMN_NULL_TELL;
@@ -293,8 +283,8 @@ static int list_begin(const struct parquet_column *column, int64_t rows, int64_t
 /* What a page's levels make of rows: where each begins, and the values in their places. */
 static int list_add(struct listing *list, const uint8_t *definition, const uint8_t *repetition, int64_t n,
                     const struct values *values) {
-  const struct parquet_column *column = list->column;
-  const struct parquet_leaf *leaf = column->leaf;
+  const struct column *column = list->column;
+  const struct column_leaf *leaf = column->leaf;
   const bool tells = column->nulls == COLUMN_NULL_TELL;
   const size_t each = column->element;
   const uint8_t *value = values->data;
@@ -325,10 +315,10 @@ static int list_add(struct listing *list, const uint8_t *definition, const uint8
 
 static int load_list_page(const struct loading *l, const struct raw_place *place, struct reader *reader,
                           struct listing *list, size_t *bytes) {
-  const struct parquet_column *column = list->column;
+  const struct column *column = list->column;
   struct raw_page raw;
   struct values values = {0};
-  const struct parquet_page *dictionary;
+  const struct column_page *dictionary;
   const uint8_t *definition = NULL, *repetition = NULL;
   int code = raw_page_read(place, NULL, NULL, NULL, reader, &raw);
   if (code != SHARDRT_OK) return code;
@@ -347,8 +337,8 @@ static int load_list_page(const struct loading *l, const struct raw_place *place
 }
 
 static int load_lists(const struct loading *l, const struct raw_place *all, struct reader *reader,
-                      struct parquet_page *page) {
-  const struct parquet_column *column = &field_of(l)->column;
+                      struct column_page *page) {
+  const struct column *column = &field_of(l)->column;
   struct raw_place place = *all;
   struct listing list = {0};
   int64_t values;
@@ -388,7 +378,7 @@ static int load_page(const void *source, int64_t number, struct reader *reader, 
   const struct raw_place place = place_of(l, unit);
   const struct reader_mark mark = reader_mark(reader);
   (void)number;
-  struct parquet_page *page = page_new();
+  struct column_page *page = page_new();
   if (page == NULL) return ALLOC_FAILED;
   page->rows = unit_end(l->file, field, l->unit) - unit->first;
   int code = check_noted(l, unit, reader);
@@ -410,8 +400,8 @@ int64_t parquet_unit_of(const struct parquet_field *field, int64_t row) {
 }
 
 int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, struct reader *reader,
-                     const struct parquet_page **out, int64_t *first) {
+                     const struct column_page **out, int64_t *first) {
   const struct loading l = {.file = self, .field = field, .unit = parquet_unit_of(&self->fields[field], row)};
   *first = self->fields[field].units.list[l.unit].first;
-  return get_kept(&l, self->fields[field].number + l.unit, (uint32_t)field, load_page, reader, out);
+  return page_kept(self->owner, self->fields[field].number + l.unit, (uint32_t)field, load_page, &l, reader, out);
 }

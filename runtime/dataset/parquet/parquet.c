@@ -13,44 +13,26 @@
 #include "base/error.h"
 #include "dataset/box_runs.h"
 #include "dataset/formats.h"
-#include "dataset/record/records.h"
 #include "dataset/view/concat.h"
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int add_parquet_field(struct parquet *self, int32_t leaf, const shardrt_field *asked,
-                             const shardrt_source_options *options) {
-  const int32_t f = self->base.nfields;
-  struct parquet_field *field = &self->fields[f];
-  const struct parquet_leaf *found = &self->footer.leaves[leaf];
-  const char *null = options->nulls != NULL && asked != NULL ? options->nulls[f] : NULL;
-  field->leaf = leaf;
-  self->base.nfields++; /* from here on it is freed with the others */
-  if (null != NULL) {
-    self->nulls[f] = alloc_text("%s", null);
-    if (self->nulls[f] == NULL) return ALLOC_FAILED;
-  }
-  int code = parquet_column_make(found, asked, self->nulls[f], options->tells_nulls != 0, &field->column,
-                                 &self->base.fields[f]);
-  self->base.fields[f].name = found->name;
-  return code;
+/* A column_take. */
+static int take_column(shardrt_source *source, int32_t field, int32_t leaf, const shardrt_field *asked,
+                       const char *null, bool tells) {
+  struct parquet *self = (struct parquet *)source;
+  self->fields[field].leaf = leaf;
+  return column_make(&self->footer.leaves[leaf], asked, null, tells, &self->fields[field].column,
+                     &source->fields[field]);
 }
 
 static int make_parquet_fields(struct parquet *self, int32_t nasked, const shardrt_field *asked,
                                const shardrt_source_options *options) {
-  const size_t count = (size_t)(nasked > 0 ? nasked : self->footer.nleaves);
-  if (count == 0) return error_set(SHARDRT_EFORMAT, "it has no columns");
-  self->base.fields = alloc_zeros(count, sizeof *self->base.fields);
-  self->fields = alloc_zeros(count, sizeof *self->fields);
-  self->nulls = alloc_zeros(count, sizeof *self->nulls);
-  if (self->base.fields == NULL || self->fields == NULL || self->nulls == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
-  for (int32_t f = 0; f < (int32_t)count && code == SHARDRT_OK; f++) {
-    int32_t leaf = f;
-    if (nasked > 0) code = parquet_column_find(&self->footer, asked[f].name, &leaf);
-    if (code == SHARDRT_OK) code = add_parquet_field(self, leaf, nasked > 0 ? &asked[f] : NULL, options);
-  }
-  return code;
+  const struct column_leaves leaves = {
+      .first = self->footer.leaves, .stride = sizeof *self->footer.leaves, .count = self->footer.nleaves};
+  self->fields = alloc_zeros(column_fields_count(&leaves, nasked), sizeof *self->fields);
+  if (self->fields == NULL) return ALLOC_FAILED;
+  return column_fields_make(&self->base, &leaves, nasked, asked, options, take_column, &self->nulls);
 }
 
 /* Bytes of a field in the file. */
@@ -164,11 +146,9 @@ static void parquet_close(shardrt_source *source) {
   struct parquet *self = (struct parquet *)source;
   block_cache_forget(self->owner);
   for (int32_t f = 0; self->fields != NULL && f < source->nfields; f++) parquet_units_clear(&self->fields[f].units);
-  for (int32_t f = 0; self->nulls != NULL && f < source->nfields; f++) alloc_free(self->nulls[f]);
-  alloc_free((void *)self->nulls);
+  column_fields_free(source, self->nulls);
   alloc_free(self->block_firsts);
   alloc_free(self->fields);
-  alloc_free(source->fields); /* whose names are the footer's */
   index_file_close(&self->index);
   parquet_footer_clear(&self->footer);
   stored_close(&self->file);
@@ -176,16 +156,8 @@ static void parquet_close(shardrt_source *source) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static int refuse_null(const struct parquet *self, int32_t field, int64_t row) {
-  return error_set(
-      SHARDRT_EFORMAT,
-      "%s: column \"%s\", row %lld: it is null, or has one; fields = {[\"%s\"] = {null = …}} gives nulls a "
-      "value, nulls = \"skip\" leaves such rows out",
-      self->file.title, self->base.fields[field].name, (long long)row, self->base.fields[field].name);
-}
-
 /* A row's bytes in a page of elements of a fixed size. */
-static const uint8_t *row_of(const struct parquet_page *page, int64_t at, size_t element) {
+static const uint8_t *row_of(const struct column_page *page, int64_t at, size_t element) {
   return page->data + (size_t)at * element;
 }
 
@@ -203,8 +175,7 @@ static int64_t consecutive(const int64_t *samples, int64_t n) {
 }
 
 /* How many of the samples from i on follow one another in the same page, and have no null. */
-static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct parquet_page *page,
-                          int64_t first) {
+static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const struct column_page *page, int64_t first) {
   const int64_t at = samples[i] - first, left = n - i < page->rows - at ? n - i : page->rows - at;
   const int64_t run = consecutive(samples + i, left);
   for (int64_t r = 0; page->valid != NULL && r < run; r++)
@@ -215,7 +186,7 @@ static int64_t run_length(const int64_t *samples, int64_t n, int64_t i, const st
 /* Rows of a page one by one, of elements of a size that is known here: many loads are under way at once. How many were
  * copied: up to the first that is in another page, or null. */
 #define PICK(bits)                                                                                                     \
-  static int64_t pick_##bits(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first,        \
+  static int64_t pick_##bits(const int64_t *samples, int64_t n, const struct column_page *page, int64_t first,         \
                              uint8_t *dst) {                                                                           \
     int64_t i = 0;                                                                                                     \
     for (; i < n; i++) {                                                                                               \
@@ -230,7 +201,7 @@ PICK(16)
 PICK(32)
 PICK(64)
 
-static int64_t pick_rows(const int64_t *samples, int64_t n, const struct parquet_page *page, int64_t first, size_t each,
+static int64_t pick_rows(const int64_t *samples, int64_t n, const struct column_page *page, int64_t first, size_t each,
                          uint8_t *dst) {
   switch (each) {
   case 1:
@@ -249,7 +220,7 @@ static int64_t pick_rows(const int64_t *samples, int64_t n, const struct parquet
 static int parquet_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct parquet *self = (const struct parquet *)source;
-  const struct parquet_column *column = &self->fields[field].column;
+  const struct column *column = &self->fields[field].column;
   const bool tells = column->nulls == COLUMN_NULL_TELL;
   if (!tells && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0))
     return source_gather_values(source, field, samples, n, inner, reader, dst);
@@ -259,7 +230,7 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
   if (runs.box_bytes == 0) return SHARDRT_OK;
   int64_t run;
   for (int64_t i = 0; i < n; i += run) {
-    const struct parquet_page *page;
+    const struct column_page *page;
     int64_t first;
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
     if (code != SHARDRT_OK) return code;
@@ -268,7 +239,7 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
     run = scattered ? pick_rows(samples + i, n - i, page, first, column->element, to) : 0;
     if (run > 0) continue;
     run = run_length(samples, n, i, page, first);
-    if (run == 0) return refuse_null(self, field, samples[i]);
+    if (run == 0) return column_refuse_null(source, self->file.title, field, samples[i]);
     const uint8_t *from = row_of(page, samples[i] - first, column->element);
     for (int64_t r = 0; !whole && r < run; r++) {
       const int64_t zero = 0;
@@ -280,21 +251,11 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
   return SHARDRT_OK;
 }
 
-/* A copy in the arena, as the page may be gone before the value is. */
-static int copy_value(const uint8_t *from, size_t bytes, struct reader *reader, const uint8_t **out) {
-  uint8_t *room = reader_room(reader, bytes);
-  if (room == NULL) return ALLOC_FAILED;
-  if (bytes > 0) memcpy(room, from, bytes);
-  *out = room;
-  return SHARDRT_OK;
-}
-
 static int parquet_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                          struct value *out, bool *handled) {
   const struct parquet *self = (const struct parquet *)source;
-  const struct parquet_column *column = &self->fields[field].column;
-  const shardrt_field *f = &source->fields[field];
-  const struct parquet_page *page;
+  const struct column *column = &self->fields[field].column;
+  const struct column_page *page;
   const uint8_t *data;
   int64_t first;
   *handled = column->nulls != COLUMN_NULL_TELL && (column->kind == COLUMN_BYTES || column->leaf->repetition > 0);
@@ -303,7 +264,7 @@ static int parquet_value(const shardrt_source *source, int32_t field, int64_t sa
   if (code != SHARDRT_OK) return code;
   const int64_t at = sample - first;
   const uint8_t valid = page->valid != NULL ? page->valid[at] : PAGE_VALID;
-  if (valid == PAGE_NULL) return refuse_null(self, field, sample);
+  if (valid == PAGE_NULL) return column_refuse_null(source, self->file.title, field, sample);
   size_t bytes;
   if (page->lists != NULL) {
     bytes = (size_t)(page->lists[at + 1] - page->lists[at]) * column->element;
@@ -315,16 +276,12 @@ static int parquet_value(const shardrt_source *source, int32_t field, int64_t sa
     bytes = page->spans[at].length;
     data = page->data + page->spans[at].start;
   }
-  code = copy_value(data, bytes, reader, &data);
-  if (code == SHARDRT_OK) code = records_elements(f, data, bytes, reader, out);
-  if (code == SHARDRT_EFORMAT) return error_prefix(code, "%s: row %lld", self->file.title, (long long)sample);
-  return code;
+  code = column_copy(data, bytes, reader, &data); /* the page may be gone before the value is */
+  return code == SHARDRT_OK ? column_value(source, self->file.title, field, sample, data, bytes, reader, out) : code;
 }
 
 static int parquet_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const struct parquet *self = (const struct parquet *)source;
-  return error_prefix(code, "%s: column \"%s\", row %lld", self->file.title, source->fields[field].name,
-                      (long long)sample);
+  return column_row_error(source, ((const struct parquet *)source)->file.title, field, sample, code);
 }
 
 static int parquet_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -350,10 +307,8 @@ static int parquet_extents(const shardrt_source *source, int32_t field, const in
 
 /* Its share of its column. */
 static size_t parquet_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const struct parquet *self = (const struct parquet *)source;
-  const size_t bytes = field_bytes(self, field), rows = (size_t)source->count;
   (void)inner;
-  return rows > 0 ? bytes / rows + (bytes % rows != 0) : 0;
+  return column_row_bytes(field_bytes((const struct parquet *)source, field), source->count);
 }
 
 static int64_t parquet_block_count(const shardrt_source *source) {
@@ -361,19 +316,18 @@ static int64_t parquet_block_count(const shardrt_source *source) {
 }
 
 static struct sample_range parquet_block(const shardrt_source *source, int64_t block) {
-  const int64_t *firsts = ((const struct parquet *)source)->block_firsts;
-  return (struct sample_range){.first = firsts[block], .count = firsts[block + 1] - firsts[block]};
+  return column_block(((const struct parquet *)source)->block_firsts, block);
 }
 
-/* The cache has room for that many blocks of all fields, as long as they are without compression. */
+/* As long as the blocks are without compression. */
 static int64_t parquet_blocks_kept(const shardrt_source *source) {
   const struct parquet *self = (const struct parquet *)source;
   const struct parquet_footer *footer = &self->footer;
-  size_t bytes = 1;
+  size_t bytes = 0;
   for (int32_t f = 0; f < source->nfields; f++)
     for (int32_t g = 0; g < footer->ngroups; g++)
       bytes += footer->chunks[(int64_t)g * footer->nleaves + self->fields[f].leaf].unpacked;
-  return (int64_t)(BLOCK_CACHE_BYTES / (bytes / ((size_t)self->nblocks + 1) + 1));
+  return column_blocks_kept(bytes, self->nblocks);
 }
 
 const struct source_format parquet_format = {

@@ -2,13 +2,13 @@
 #ifndef SHARDRT_DATASET_PARQUET_PARQUET_H
 #define SHARDRT_DATASET_PARQUET_PARQUET_H
 
-#include "dataset/parquet/encoding/column.h"
-#include "dataset/parquet/encoding/page.h"
+#include "dataset/column/fields.h"
+#include "dataset/column/page.h"
 #include "dataset/parquet/units.h"
 #include "dataset/source.h"
 
 struct parquet_field {
-  struct parquet_column column;
+  struct column column;
   int32_t leaf;
   struct parquet_units units;
   int64_t number; /* of its first unit, in the cache of pages */
@@ -32,7 +32,7 @@ struct parquet {
 /* The page that a row is in, decoded, and the row's place in it; it stays until this reader asks for another page of
  * the field. `*first` is its first row. EFORMAT: it is damaged; the message names file, column and page. */
 int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, struct reader *reader,
-                     const struct parquet_page **out, int64_t *first);
+                     const struct column_page **out, int64_t *first);
 
 /* As source_prune. */
 int parquet_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out);

@@ -22,7 +22,7 @@ static bool is_float(int32_t dtype) {
 }
 
 /* A bound as what the field would have in its place; `room` is for that. */
-static bool read_bound(const struct parquet_column *column, const uint8_t *bytes, size_t length, double *room,
+static bool read_bound(const struct column *column, const uint8_t *bytes, size_t length, double *room,
                        struct condition_operand *out) {
   const bool strings = column->leaf->type == PARQUET_BYTE_ARRAY ||
                        (column->leaf->type == PARQUET_FIXED && column->leaf->logical != PARQUET_FLOAT16);
@@ -31,12 +31,12 @@ static bool read_bound(const struct parquet_column *column, const uint8_t *bytes
     return true;
   }
   if (column->kind == COLUMN_DECIMAL && column->leaf->type == PARQUET_BYTE_ARRAY) {
-    if (parquet_column_decimal(column, bytes, length, room) != SHARDRT_OK) return false;
+    if (column_decimal(column, bytes, length, room) != SHARDRT_OK) return false;
   } else if (column->kind == COLUMN_BIT || column->kind == COLUMN_SAME) {
     if (length != (column->kind == COLUMN_BIT ? 1 : column->stored)) return false;
     *out = condition_element(column->dtype, bytes);
     return true;
-  } else if (length != column->stored || parquet_column_convert(column, bytes, 1, room) != SHARDRT_OK) {
+  } else if (length != column->stored || column_convert(column, bytes, 1, room) != SHARDRT_OK) {
     return false;
   }
   *out = condition_element(column->dtype, room);
@@ -44,7 +44,7 @@ static bool read_bound(const struct parquet_column *column, const uint8_t *bytes
 }
 
 static bool holds_for_null(const struct pruning *p) {
-  const struct parquet_column *column = &p->field->column;
+  const struct column *column = &p->field->column;
   const struct condition_operand value = column->kind == COLUMN_BYTES
                                              ? condition_text(column->null_text, strlen(column->null_text))
                                              : condition_element(column->dtype, column->null);
@@ -53,7 +53,7 @@ static bool holds_for_null(const struct pruning *p) {
 
 /* Whether it holds for no row of a group or page. */
 static bool rules_out(const struct pruning *p, const struct parquet_bounds *bounds, int64_t rows) {
-  const struct parquet_column *column = &p->field->column;
+  const struct column *column = &p->field->column;
   const bool nulls = column->leaf->definition > 0 && bounds->nulls != 0; /* there may be some */
   if (nulls && column->nulls == COLUMN_NULL_ERROR && !p->file->leaves_nulls_out) return false;
   if (nulls && column->nulls == COLUMN_NULL_VALUE && holds_for_null(p)) return false;
@@ -106,7 +106,7 @@ static int prune_groups(const struct pruning *p, struct reader *arena) {
 int parquet_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out) {
   const struct parquet *file = (const struct parquet *)source;
   const struct pruning p = {.file = file, .field = &file->fields[field], .condition = condition, .out = out};
-  const struct parquet_column *column = &p.field->column;
+  const struct column *column = &p.field->column;
   if (condition == NULL || column->nulls == COLUMN_NULL_TELL || column->leaf->repetition > 0) return SHARDRT_OK;
   /* Bytes that are taken for other elements have another order. */
   if (condition_is_of_texts(condition) != (source->fields[field].ndim > 0) ||

@@ -7,7 +7,7 @@
 #include "dataset/parquet/metadata/thrift.h"
 
 /* A chunk that this file has, whose pages can be told apart. */
-static bool is_readable(const struct parquet_leaf *leaf, const struct parquet_chunk *chunk) {
+static bool is_readable(const struct column_leaf *leaf, const struct parquet_chunk *chunk) {
   return !chunk->is_encrypted && !chunk->is_elsewhere && leaf->repetition <= 1;
 }
 

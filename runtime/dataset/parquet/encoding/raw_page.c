@@ -77,7 +77,7 @@ static int unpack_lz4_of_old(const uint8_t *data, size_t bytes, uint8_t *room, s
 }
 
 /* Memory that stays, or not. */
-static uint8_t *raw_room(struct parquet_page *keeper, bool keeps, size_t bytes, struct reader *reader,
+static uint8_t *raw_room(struct column_page *keeper, bool keeps, size_t bytes, struct reader *reader,
                          struct raw_page *out) {
   if (!keeps) return reader_room(reader, bytes);
   out->piece = page_room(keeper, bytes);
@@ -86,7 +86,7 @@ static uint8_t *raw_room(struct parquet_page *keeper, bool keeps, size_t bytes, 
 
 /* Gives the values of the last `bytes` bytes of a page, which become `unpacked`. */
 static int unpack(const struct raw_place *place, const uint8_t *data, size_t bytes, size_t unpacked, bool compressed,
-                  bool keeps, struct parquet_page *keeper, struct reader *reader, struct raw_page *out,
+                  bool keeps, struct column_page *keeper, struct reader *reader, struct raw_page *out,
                   const uint8_t **at) {
   enum decompress_kind kind = DECOMPRESS_NONE;
   int code = compressed ? kind_of(place->chunk->codec, &kind) : SHARDRT_OK;
@@ -134,8 +134,8 @@ static int cut_page(const struct raw_place *place, struct raw_page *page) {
   return code;
 }
 
-int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context,
-                  struct parquet_page *keeper, struct reader *reader, struct raw_page *out) {
+int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context, struct column_page *keeper,
+                  struct reader *reader, struct raw_page *out) {
   *out = (struct raw_page){0};
   struct page_header *header = &out->header;
   const uint8_t *data;
@@ -188,7 +188,7 @@ static int read_levels(const uint8_t *data, size_t bytes, int32_t most, int64_t 
 
 int raw_page_levels(const struct raw_place *place, const struct raw_page *self, struct reader *reader,
                     const uint8_t **definition, const uint8_t **repetition) {
-  const struct parquet_leaf *leaf = place->leaf;
+  const struct column_leaf *leaf = place->leaf;
   const int64_t n = self->header.values;
   int code = read_levels(self->definition, self->definition_bytes, leaf->definition, n, reader, definition);
   if (code == SHARDRT_OK)

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_DATASET_PARQUET_ENCODING_RAW_PAGE_H
 #define SHARDRT_DATASET_PARQUET_ENCODING_RAW_PAGE_H
 
-#include "dataset/parquet/encoding/page.h"
+#include "dataset/column/page.h"
 #include "dataset/parquet/metadata/footer.h"
 #include "dataset/parquet/metadata/page_header.h"
 
@@ -22,7 +22,7 @@ enum parquet_encoding {
 /* Where a page lies, and what it is known by. */
 struct raw_place {
   const struct stored *file;
-  const struct parquet_leaf *leaf;
+  const struct column_leaf *leaf;
   const struct parquet_chunk *chunk;
   size_t offset, bytes; /* the page's, or that of some pages, or all that may be its */
   bool verify;          /* its own checksum is looked at */
@@ -42,8 +42,8 @@ typedef bool raw_page_keeps(const void *context, int32_t encoding);
 /* Reads the page that begins there. Memory is the keeper's where `keeps` (NULL: never) says so, else the arena's.
  * EFORMAT: it is damaged; the message is the end of a sentence about the page. EINVAL: its codec or encoding is none
  * that this shardrt reads. ENOMEM. */
-int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context,
-                  struct parquet_page *keeper, struct reader *reader, struct raw_page *out);
+int raw_page_read(const struct raw_place *place, raw_page_keeps *keeps, const void *context, struct column_page *keeper,
+                  struct reader *reader, struct raw_page *out);
 
 /* The levels of a data page, in the arena: NULL where all values are there, or none is in a list. */
 int raw_page_levels(const struct raw_place *place, const struct raw_page *self, struct reader *reader,

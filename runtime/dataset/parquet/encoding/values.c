@@ -14,13 +14,13 @@ enum { LENGTH = 4 };
 
 /* What values are decoded for. */
 struct decoding {
-  const struct parquet_column *column;
+  const struct column *column;
   const uint8_t *data;
   size_t bytes;
   int64_t n;
-  const struct parquet_page *dictionary;
+  const struct column_page *dictionary;
   bool passing, base_passing; /* what may be gone with the arena: elements and spans; what spans lie in */
-  struct parquet_page *page;
+  struct column_page *page;
   struct reader *reader;
 };
 
@@ -43,7 +43,7 @@ static int values_room(const struct decoding *d, bool passing, int64_t n, size_t
 }
 
 bool values_keep(const void *context, int32_t encoding) {
-  const struct parquet_column *column = context;
+  const struct column *column = context;
   if (column->nulls == COLUMN_NULL_TELL) return false;
   if (column->kind == COLUMN_BYTES) return encoding == ENCODING_PLAIN || encoding == ENCODING_DELTA_LENGTH_BYTE_ARRAY;
   return column->kind == COLUMN_SAME && encoding == ENCODING_PLAIN;
@@ -333,7 +333,7 @@ static int decimals_of_bytes(const struct decoding *d, int32_t encoding, struct 
   int code = bytes_decode(&passed, encoding, &found);
   if (code == SHARDRT_OK) code = values_room(d, d->passing, d->n, sizeof *room, &room);
   for (int64_t i = 0; i < d->n && code == SHARDRT_OK; i++)
-    code = parquet_column_decimal(d->column, found.data + found.spans[i].start, found.spans[i].length, &room[i]);
+    code = column_decimal(d->column, found.data + found.spans[i].start, found.spans[i].length, &room[i]);
   if (code == SHARDRT_OK) out->data = (const uint8_t *)room;
   return code;
 }
@@ -348,8 +348,8 @@ static int stored_values(const struct decoding *d, int32_t encoding, bool passin
   return refuse_encoding(d, encoding);
 }
 
-int values_decode(const struct parquet_column *column, const struct raw_page *raw, int64_t n,
-                  const struct parquet_page *dictionary, bool passing, struct parquet_page *page, struct reader *reader,
+int values_decode(const struct column *column, const struct raw_page *raw, int64_t n,
+                  const struct column_page *dictionary, bool passing, struct column_page *page, struct reader *reader,
                   struct values *out) {
   const struct decoding d = {.column = column,
                              .data = raw->values,
@@ -373,7 +373,7 @@ int values_decode(const struct parquet_column *column, const struct raw_page *ra
   void *room = NULL;
   if (converts) {
     code = values_room(&d, passing, n, column->element, &room);
-    if (code == SHARDRT_OK) code = parquet_column_convert(column, out->data, n, room);
+    if (code == SHARDRT_OK) code = column_convert(column, out->data, n, room);
     if (code == SHARDRT_OK) out->data = room;
   }
   return code;

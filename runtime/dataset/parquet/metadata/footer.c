@@ -105,7 +105,7 @@ static bool is_map(const struct schema_node *node) {
   return node->logical == LOGICAL_MAP || node->converted == CONVERTED_MAP || node->converted == CONVERTED_MAP_KEY_VALUE;
 }
 
-static void set_logical(const struct schema_node *node, struct parquet_leaf *out) {
+static void set_logical(const struct schema_node *node, struct column_leaf *out) {
   const int64_t converted = node->converted, logical = node->logical;
   if (logical == LOGICAL_DECIMAL || (logical == 0 && converted == CONVERTED_DECIMAL)) {
     out->logical = PARQUET_DECIMAL;
@@ -130,12 +130,12 @@ static void set_logical(const struct schema_node *node, struct parquet_leaf *out
 /* One column more; the path's first `length` bytes are its name. */
 static int add_leaf(struct parquet_footer *self, const struct schema_node *node, const struct schema_place *place,
                     const char *path) {
-  struct parquet_leaf *leaf = &self->leaves[self->nleaves];
-  *leaf = (struct parquet_leaf){.type = (enum parquet_type)node->type,
-                                .length = (int32_t)node->length,
-                                .definition = place->definition,
-                                .repetition = place->repetition,
-                                .repeated = place->repeated};
+  struct column_leaf *leaf = &self->leaves[self->nleaves];
+  *leaf = (struct column_leaf){.type = (enum parquet_type)node->type,
+                               .length = (int32_t)node->length,
+                               .definition = place->definition,
+                               .repetition = place->repetition,
+                               .repeated = place->repeated};
   set_logical(node, leaf);
   /* Logical types that are newer have orders of their own, or none. */
   leaf->is_ordered =

@@ -6,35 +6,8 @@
 #ifndef SHARDRT_DATASET_PARQUET_METADATA_FOOTER_H
 #define SHARDRT_DATASET_PARQUET_METADATA_FOOTER_H
 
+#include "dataset/column/leaf.h"
 #include "storage/stored.h"
-
-enum parquet_type {
-  PARQUET_BOOLEAN,
-  PARQUET_INT32,
-  PARQUET_INT64,
-  PARQUET_INT96,
-  PARQUET_FLOAT,
-  PARQUET_DOUBLE,
-  PARQUET_BYTE_ARRAY,
-  PARQUET_FIXED /* bytes of a length */
-};
-
-/* What is more than its type. */
-enum parquet_logical { PARQUET_NONE, PARQUET_TEXT, PARQUET_DECIMAL, PARQUET_INTEGER, PARQUET_FLOAT16 };
-
-struct parquet_leaf {
-  char *name;
-  enum parquet_type type;
-  int32_t length;     /* of PARQUET_FIXED */
-  int32_t definition; /* the level of a value that is there, … */
-  int32_t repetition; /* … and how many lists it is in */
-  int32_t repeated;   /* the definition level from which on the (innermost) list has an element */
-  enum parquet_logical logical;
-  int32_t scale; /* of a decimal */
-  int32_t bits;  /* of a whole number */
-  bool is_unsigned;
-  bool is_ordered; /* the format says which of two values is less */
-};
 
 /* A column of a row group. */
 struct parquet_chunk {
@@ -52,7 +25,7 @@ struct parquet_footer {
   size_t start, bytes; /* in the file */
   int64_t rows;
   int32_t nleaves;
-  struct parquet_leaf *leaves;
+  struct column_leaf *leaves;
   int32_t ngroups;
   int64_t *group_rows;
   struct parquet_chunk *chunks; /* of each group, those of all leaves */

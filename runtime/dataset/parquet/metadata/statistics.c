@@ -121,7 +121,7 @@ static void walk_footer(struct footer_walk *walk) {
 }
 
 /* Old writers compared all values as signed numbers, and wrote these as the least and the most. */
-static bool is_signed_number(const struct parquet_leaf *leaf) {
+static bool is_signed_number(const struct column_leaf *leaf) {
   const bool whole = leaf->type == PARQUET_INT32 || leaf->type == PARQUET_INT64;
   return leaf->type == PARQUET_BOOLEAN || leaf->type == PARQUET_FLOAT || leaf->type == PARQUET_DOUBLE ||
          (whole && !(leaf->logical == PARQUET_INTEGER && leaf->is_unsigned));
@@ -131,7 +131,7 @@ int parquet_statistics_read(const struct stored *file, const struct parquet_foot
                             struct reader *arena, const struct parquet_statistics **out) {
   const uint8_t *data;
   const size_t count = (size_t)footer->ngroups;
-  const struct parquet_leaf *column = &footer->leaves[leaf];
+  const struct column_leaf *column = &footer->leaves[leaf];
   int code = stored_get(file, footer->start, footer->bytes, arena, &data);
   if (code != SHARDRT_OK) return code;
   struct footer_walk walk = {.t = {.at = data, .end = data + footer->bytes}, .footer = footer, .leaf = leaf};
@@ -184,7 +184,7 @@ static void read_index(struct thrift *t, int64_t pages, struct parquet_bounds *o
 }
 
 int parquet_column_index_read(const struct stored *file, const struct parquet_statistics *statistics,
-                              const struct parquet_leaf *leaf, int64_t pages, struct reader *arena,
+                              const struct column_leaf *leaf, int64_t pages, struct reader *arena,
                               const struct parquet_bounds **out) {
   enum { NEEDED = 1 << 1 | 1 << 2 | 1 << 3 };
   const uint8_t *data;

@@ -28,7 +28,7 @@ int parquet_statistics_read(const struct stored *file, const struct parquet_foot
 /* The bounds of the `pages` pages that the column index of a row group tells of, in the arena. EFORMAT: it is
  * malformed, or tells of another number. */
 int parquet_column_index_read(const struct stored *file, const struct parquet_statistics *statistics,
-                              const struct parquet_leaf *leaf, int64_t pages, struct reader *arena,
+                              const struct column_leaf *leaf, int64_t pages, struct reader *arena,
                               const struct parquet_bounds **out);
 
 #endif

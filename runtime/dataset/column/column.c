@@ -1,5 +1,5 @@
 // build: -O3
-#include "dataset/parquet/encoding/column.h"
+#include "dataset/column/column.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,21 +12,21 @@ enum { LIST_BYTES = 400, MOST_SCALE = 22, INT96_BYTES = 12, FLOAT64_DIGITS = 53 
 
 /* ---- which column ----------------------------------------------------------------------------------------------- */
 
-int parquet_column_find(const struct parquet_footer *footer, const char *name, int32_t *leaf) {
+int column_find(const struct column_leaves *leaves, const char *name, int32_t *leaf) {
   const size_t length = strlen(name);
   char some[LIST_BYTES] = "";
   struct text text = {.bytes = some, .capacity = sizeof some};
   int32_t below = 0, shown = 0;
-  for (int32_t l = 0; l < footer->nleaves; l++) {
-    const char *found = footer->leaves[l].name;
+  for (int32_t l = 0; l < leaves->count; l++) {
+    const char *found = column_leaves_at(leaves, l)->name;
     if (strcmp(found, name) == 0) {
       *leaf = l;
       return SHARDRT_OK;
     }
     below += strncmp(found, name, length) == 0 && found[length] == '.';
   }
-  for (int32_t l = 0; l < footer->nleaves && shown < 8; l++) { /* those of the structure, if it is one */
-    const char *found = footer->leaves[l].name;
+  for (int32_t l = 0; l < leaves->count && shown < 8; l++) { /* those of the structure, if it is one */
+    const char *found = column_leaves_at(leaves, l)->name;
     if (below > 0 && (strncmp(found, name, length) != 0 || found[length] != '.')) continue;
     text_add(&text, "%s\"%s\"", shown++ > 0 ? ", " : "", found);
   }
@@ -34,7 +34,7 @@ int parquet_column_find(const struct parquet_footer *footer, const char *name, i
     return error_set(SHARDRT_EINVAL, "\"%s\" is a structure, of which `fields` can name the columns: %s%s", name, some,
                      below > shown ? ", …" : "");
   return error_set(SHARDRT_EINVAL, "it has no column \"%s\"; it has %s%s", name, some,
-                   footer->nleaves > shown ? ", …" : "");
+                   leaves->count > shown ? ", …" : "");
 }
 
 /* ---- what it becomes -------------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static int32_t whole_dtype(int32_t bits, bool is_unsigned) {
 }
 
 /* As the file has it. */
-static void set_whole(const struct parquet_leaf *leaf, struct parquet_column *out) {
+static void set_whole(const struct column_leaf *leaf, struct column *out) {
   const int32_t wide = leaf->type == PARQUET_INT32 ? 32 : 64;
   const bool told = leaf->logical == PARQUET_INTEGER;
   out->stored = (size_t)wide / 8;
@@ -62,7 +62,7 @@ static void set_whole(const struct parquet_leaf *leaf, struct parquet_column *ou
   out->kind = out->from == out->dtype ? COLUMN_SAME : COLUMN_WHOLE;
 }
 
-static void set_found(const struct parquet_leaf *leaf, struct parquet_column *out) {
+static void set_found(const struct column_leaf *leaf, struct column *out) {
   out->leaf = leaf;
   out->kind = COLUMN_SAME;
   switch (leaf->type) {
@@ -106,11 +106,11 @@ static bool is_whole_dtype(int32_t dtype) {
 }
 
 /* Whether the bytes of a value may be elements of another dtype. */
-static bool is_raw(const struct parquet_leaf *leaf) {
+static bool is_raw(const struct column_leaf *leaf) {
   return (leaf->type == PARQUET_BYTE_ARRAY || leaf->type == PARQUET_FIXED) && leaf->logical == PARQUET_NONE;
 }
 
-static int set_asked_dtype(const struct parquet_leaf *leaf, int32_t dtype, struct parquet_column *out) {
+static int set_asked_dtype(const struct column_leaf *leaf, int32_t dtype, struct column *out) {
   if (dtype == out->dtype) return SHARDRT_OK;
   const bool whole = leaf->type == PARQUET_INT32 || leaf->type == PARQUET_INT64;
   const bool wider = (out->dtype == SHARDRT_FLOAT16 && (dtype == SHARDRT_FLOAT32 || dtype == SHARDRT_FLOAT64)) ||
@@ -130,8 +130,8 @@ static int set_asked_dtype(const struct parquet_leaf *leaf, int32_t dtype, struc
 }
 
 /* The shape of one value, or of a list's: what the file says, and of what that leaves open, what is asked for. */
-static int set_shape(const struct parquet_column *column, const shardrt_field *asked, shardrt_field *field) {
-  const struct parquet_leaf *leaf = column->leaf;
+static int set_shape(const struct column *column, const shardrt_field *asked, shardrt_field *field) {
+  const struct column_leaf *leaf = column->leaf;
   const size_t size = shardrt_dtype_size(column->dtype);
   field->ndim = 0;
   if (leaf->repetition > 0) field->shape[field->ndim++] = -1;
@@ -169,7 +169,7 @@ static int set_shape(const struct parquet_column *column, const shardrt_field *a
                    has);
 }
 
-static int set_null(const char *null, struct parquet_column *out) {
+static int set_null(const char *null, struct column *out) {
   if (null == NULL) return SHARDRT_OK;
   out->nulls = COLUMN_NULL_VALUE;
   if (out->kind == COLUMN_BYTES) {
@@ -182,9 +182,9 @@ static int set_null(const char *null, struct parquet_column *out) {
   return error_set(SHARDRT_EINVAL, "\"%s\": null = %s is no %s", out->leaf->name, null, shardrt_dtype_name(out->dtype));
 }
 
-int parquet_column_make(const struct parquet_leaf *leaf, const shardrt_field *asked, const char *null, bool tells,
-                        struct parquet_column *out, shardrt_field *field) {
-  *out = (struct parquet_column){0};
+int column_make(const struct column_leaf *leaf, const shardrt_field *asked, const char *null, bool tells,
+                struct column *out, shardrt_field *field) {
+  *out = (struct column){0};
   *field = (shardrt_field){0};
   set_found(leaf, out);
   if (leaf->repetition > 1 || (leaf->repetition == 1 && out->kind == COLUMN_BYTES))
@@ -211,7 +211,7 @@ int parquet_column_make(const struct parquet_leaf *leaf, const shardrt_field *as
 
 /* ---- conversion ------------------------------------------------------------------------------------------------- */
 
-static int unfit(const struct parquet_column *self, int64_t value, bool is_unsigned) {
+static int unfit(const struct column *self, int64_t value, bool is_unsigned) {
   char number[32];
   struct text text = {.bytes = number, .capacity = sizeof number};
   text_add(&text, is_unsigned ? "%llu" : "%lld", (long long)value);
@@ -269,7 +269,7 @@ NARROWS(int64_t, int64)
 NARROWS(uint32_t, uint32)
 NARROWS(uint64_t, uint64)
 
-static int convert_whole(const struct parquet_column *self, const uint8_t *values, int64_t n, void *out) {
+static int convert_whole(const struct column *self, const uint8_t *values, int64_t n, void *out) {
   int64_t bad, wide = 0;
   switch (self->from) {
   case SHARDRT_INT32:
@@ -290,7 +290,7 @@ static int convert_whole(const struct parquet_column *self, const uint8_t *value
   return unfit(self, wide, self->from == SHARDRT_UINT64);
 }
 
-static void convert_real(const struct parquet_column *self, const uint8_t *values, int64_t n, void *out) {
+static void convert_real(const struct column *self, const uint8_t *values, int64_t n, void *out) {
   for (int64_t i = 0; i < n; i++) {
     double value;
     if (self->from == SHARDRT_FLOAT16) {
@@ -310,7 +310,7 @@ static void convert_real(const struct parquet_column *self, const uint8_t *value
 }
 
 /* Whether the digits are a whole number that a float64 holds. */
-static int scale_decimal(const struct parquet_column *self, int64_t digits, bool fits, double *out) {
+static int scale_decimal(const struct column *self, int64_t digits, bool fits, double *out) {
   static const double powers[MOST_SCALE + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                                 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const int32_t scale = self->leaf->scale;
@@ -325,7 +325,7 @@ static int scale_decimal(const struct parquet_column *self, int64_t digits, bool
   return SHARDRT_OK;
 }
 
-int parquet_column_decimal(const struct parquet_column *self, const uint8_t *bytes, size_t length, double *out) {
+int column_decimal(const struct column *self, const uint8_t *bytes, size_t length, double *out) {
   /* The highest byte first; those before the last 8 must be what the sign makes them. */
   uint64_t digits = length > 0 && bytes[0] >= 0x80 ? UINT64_MAX : 0;
   const uint8_t sign = (uint8_t)digits;
@@ -338,7 +338,7 @@ int parquet_column_decimal(const struct parquet_column *self, const uint8_t *byt
   return scale_decimal(self, (int64_t)digits, fits, out);
 }
 
-static int convert_decimal(const struct parquet_column *self, const uint8_t *values, int64_t n, double *out) {
+static int convert_decimal(const struct column *self, const uint8_t *values, int64_t n, double *out) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     const uint8_t *at = values + (size_t)i * self->stored;
@@ -351,7 +351,7 @@ static int convert_decimal(const struct parquet_column *self, const uint8_t *val
       memcpy(&wide, at, sizeof wide);
       code = scale_decimal(self, wide, true, &out[i]);
     } else {
-      code = parquet_column_decimal(self, at, self->stored, &out[i]);
+      code = column_decimal(self, at, self->stored, &out[i]);
     }
   }
   return code;
@@ -373,7 +373,7 @@ static int convert_int96(const uint8_t *values, int64_t n, int64_t *out) {
   return SHARDRT_OK;
 }
 
-int parquet_column_convert(const struct parquet_column *self, const uint8_t *values, int64_t n, void *out) {
+int column_convert(const struct column *self, const uint8_t *values, int64_t n, void *out) {
   if (self->kind == COLUMN_WHOLE) return convert_whole(self, values, n, out);
   if (self->kind == COLUMN_DECIMAL) return convert_decimal(self, values, n, out);
   if (self->kind == COLUMN_INT96) return convert_int96(values, n, out);

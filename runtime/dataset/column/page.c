@@ -1,4 +1,4 @@
-#include "dataset/parquet/encoding/page.h"
+#include "dataset/column/page.h"
 
 #include <assert.h>
 
@@ -8,20 +8,20 @@
 enum { ALIGNMENT = 64 };
 
 static void drop_page(struct block *block) {
-  struct parquet_page *self = (struct parquet_page *)(void *)block;
+  struct column_page *self = (struct column_page *)(void *)block;
   page_free(self->dictionary);
   for (int32_t i = 0; i < self->npieces; i++) alloc_free(self->pieces[i]);
   alloc_free(self);
 }
 
-struct parquet_page *page_new(void) {
-  struct parquet_page *made = alloc_zeros(1, sizeof *made);
+struct column_page *page_new(void) {
+  struct column_page *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
   made->block = (struct block){.holders = 1, .bytes = sizeof *made, .drop = drop_page};
   return made;
 }
 
-void *page_room(struct parquet_page *self, size_t bytes) {
+void *page_room(struct column_page *self, size_t bytes) {
   assert(self->npieces < (int32_t)(sizeof self->pieces / sizeof *self->pieces));
   void *made = alloc_aligned(ALIGNMENT, bytes);
   if (made == NULL) return NULL;
@@ -30,7 +30,7 @@ void *page_room(struct parquet_page *self, size_t bytes) {
   return made;
 }
 
-void page_drop(struct parquet_page *self, const void *room, size_t bytes) {
+void page_drop(struct column_page *self, const void *room, size_t bytes) {
   for (int32_t i = 0; i < self->npieces; i++) {
     if (self->pieces[i] != room) continue;
     alloc_free(self->pieces[i]);
@@ -40,11 +40,19 @@ void page_drop(struct parquet_page *self, const void *room, size_t bytes) {
   }
 }
 
-const struct parquet_page *page_retain(const struct parquet_page *self) {
+const struct column_page *page_retain(const struct column_page *self) {
   block_retain(&self->block);
   return self;
 }
 
-void page_free(const struct parquet_page *self) {
+void page_free(const struct column_page *self) {
   if (self != NULL) block_free(&self->block);
+}
+
+int page_kept(uint64_t owner, int64_t number, uint32_t hand, block_load *load, const void *source,
+              struct reader *reader, const struct column_page **out) {
+  const struct block *block = NULL;
+  int code = block_cache_get(owner, number, hand, load, source, reader, &block);
+  *out = (const struct column_page *)(const void *)block;
+  return code;
 }

@@ -1,8 +1,9 @@
 /* column.h - how a column's values become a field's elements. */
-#ifndef SHARDRT_DATASET_PARQUET_ENCODING_COLUMN_H
-#define SHARDRT_DATASET_PARQUET_ENCODING_COLUMN_H
+#ifndef SHARDRT_DATASET_COLUMN_COLUMN_H
+#define SHARDRT_DATASET_COLUMN_COLUMN_H
 
-#include "dataset/parquet/metadata/footer.h"
+#include "dataset/column/leaf.h"
+#include "shardrt.h"
 
 /* What is done to a value. */
 enum column_kind {
@@ -22,8 +23,8 @@ enum column_nulls {
   COLUMN_NULL_TELL   /* all that is read is whether a row has none */
 };
 
-struct parquet_column {
-  const struct parquet_leaf *leaf; /* borrowed */
+struct column {
+  const struct column_leaf *leaf; /* borrowed */
   enum column_kind kind;
   int32_t from;   /* dtype, of COLUMN_WHOLE and COLUMN_REAL */
   int32_t dtype;  /* of the elements; */
@@ -35,15 +36,15 @@ struct parquet_column {
 };
 
 /* Which column a field is: number of the leaf. EINVAL: there is none; the message says which there are. */
-int parquet_column_find(const struct parquet_footer *footer, const char *name, int32_t *leaf);
+int column_find(const struct column_leaves *leaves, const char *name, int32_t *leaf);
 /* Works out a column and its field (but for the name), as they are asked for (NULL: as the file has them). `null`:
  * NULL, or what takes the place of nulls, in text. `tells`: the field says of each row whether it has no null. EINVAL:
  * it cannot be read so; the message is the end of a sentence about the file. */
-int parquet_column_make(const struct parquet_leaf *leaf, const shardrt_field *asked, const char *null, bool tells,
-                        struct parquet_column *out, shardrt_field *field);
+int column_make(const struct column_leaf *leaf, const shardrt_field *asked, const char *null, bool tells,
+                struct column *out, shardrt_field *field);
 /* Converts n values of a kind that is not COLUMN_SAME, COLUMN_BYTES or COLUMN_BIT; decimals may be bytes of any number,
  * then `lengths` are theirs. EFORMAT: one does not fit. */
-int parquet_column_convert(const struct parquet_column *self, const uint8_t *values, int64_t n, void *out);
-int parquet_column_decimal(const struct parquet_column *self, const uint8_t *bytes, size_t length, double *out);
+int column_convert(const struct column *self, const uint8_t *values, int64_t n, void *out);
+int column_decimal(const struct column *self, const uint8_t *bytes, size_t length, double *out);
 
 #endif

@@ -1,0 +1,223 @@
+/* rows.c - rows of an open Arrow file: where their values lie, or what is decompressed and decoded for them. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/search.h"
+#include "base/size.h"
+#include "dataset/arrow/arrow.h"
+#include "dataset/arrow/items.h"
+#include "dataset/box_runs.h"
+
+/* ---- pieces ----------------------------------------------------------------------------------------------------- */
+
+/* What is decompressed, or decoded. */
+struct arrow_loading {
+  const struct arrow *file;
+  int32_t field;
+  int64_t batch;
+  int64_t nuses; /* the first so many dictionaries of the field */
+};
+
+static struct arrow_piece piece_at(const struct arrow *self, const struct arrow_leaf *leaf, size_t message,
+                                   int32_t codec, const struct arrow_part *part) {
+  return (struct arrow_piece){.file = &self->file,
+                              .leaf = leaf,
+                              .message = message,
+                              .codec = codec,
+                              .items = part->items,
+                              .nbuffers = part->nbuffers,
+                              .buffers = self->contents.buffers + part->buffer};
+}
+
+static struct arrow_piece piece_of(const struct arrow *self, int32_t field, int64_t batch) {
+  const struct arrow_batch *of = &self->contents.batches[batch];
+  return piece_at(self, &self->contents.schema.leaves[self->fields[field].leaf], of->message, of->codec,
+                  arrow_part_of(self, batch, field));
+}
+
+static int load_piece(const void *source, int64_t number, struct reader *reader, struct block **out) {
+  const struct arrow_loading *l = source;
+  const struct arrow_piece piece = piece_of(l->file, l->field, l->batch);
+  struct column_page *page = NULL;
+  (void)number;
+  int code = arrow_piece_unpack(&piece, reader, &page);
+  if (code != SHARDRT_OK) return code;
+  if (l->field == l->file->widest) reader->blocks_decoded++;
+  *out = &page->block;
+  return SHARDRT_OK;
+}
+
+/* The last one that took the place of all before it, and those that came behind. */
+static int load_dictionary(const void *source, int64_t number, struct reader *reader, struct block **out) {
+  const struct arrow_loading *l = source;
+  const struct arrow_field *field = &l->file->fields[l->field];
+  const struct arrow_contents *contents = &l->file->contents;
+  const struct reader_mark mark = reader_mark(reader);
+  int64_t first = l->nuses;
+  (void)number;
+  while (first > 0 && contents->dictionaries[field->uses[--first].number].is_delta) continue;
+  const int32_t count = (int32_t)(l->nuses - first);
+  struct arrow_piece *pieces = reader_room(reader, ((size_t)count + 1) * sizeof *pieces);
+  if (pieces == NULL) return ALLOC_FAILED;
+  for (int32_t p = 0; p < count; p++) {
+    const struct arrow_dictionary *dictionary = &contents->dictionaries[field->uses[first + p].number];
+    pieces[p] = piece_at(l->file, &field->values, dictionary->message, dictionary->codec, &dictionary->part);
+  }
+  struct column_page *page = NULL;
+  int code = arrow_dictionary_decode(pieces, count, &field->column, reader, &page);
+  reader_release(reader, mark);
+  if (code == SHARDRT_OK) *out = &page->block;
+  return code;
+}
+
+/* A column's part of a record batch and, if it has one, its dictionary. Both stay until this reader asks for another
+ * one of the field. */
+static int get_piece(const struct arrow *self, int32_t field, int64_t batch, struct reader *reader,
+                     struct arrow_piece *out, const struct column_page **dictionary) {
+  enum { OTHER_HAND = 16 /* which is never that of the same field's buffers */ };
+  const struct arrow_field *of = &self->fields[field];
+  struct arrow_loading l = {.file = self, .field = field, .batch = batch};
+  int code = SHARDRT_OK;
+  *out = piece_of(self, field, batch);
+  *dictionary = NULL;
+  if (out->leaf->is_dictionary) {
+    l.nuses = search_above(&of->uses->before, sizeof *of->uses, of->nuses, batch);
+    const int64_t number = -1 - ((int64_t)field * (self->contents.ndictionaries + 1) + l.nuses);
+    code = page_kept(self->owner, number, (uint32_t)field + OTHER_HAND, load_dictionary, &l, reader, dictionary);
+  }
+  if (code != SHARDRT_OK || out->codec == ARROW_NOT_PACKED) return code;
+  const int64_t number = batch * self->base.nfields + field;
+  return page_kept(self->owner, number, (uint32_t)field, load_piece, &l, reader, &out->unpacked);
+}
+
+int64_t arrow_batch_of(const struct arrow *self, int64_t row) {
+  const struct arrow_batch *batches = self->contents.batches;
+  return search_part(&batches->first, sizeof *batches, self->contents.nbatches, row);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* The first of some rows that has a null; -1: none has. */
+static int64_t first_null(const struct arrow_items *items, int64_t rows, int64_t from) {
+  const int64_t each = rows > 0 ? items->count / rows : 0;
+  if (items->is_missing && from == 0) return 0;
+  for (int64_t i = from * each; items->valid != NULL && i < items->count; i++)
+    if (!items->valid[i]) return i / each;
+  return -1;
+}
+
+/* Of each of some rows, whether it has no null. */
+static void tell_rows(const struct arrow_items *items, int64_t rows, uint8_t *dst) {
+  memset(dst, 1, (size_t)rows);
+  for (int64_t row = first_null(items, rows, 0); row >= 0; row = first_null(items, rows, row + 1)) dst[row] = 0;
+}
+
+/* Boxes of some rows that follow one another in one record batch. */
+static int gather_rows(const struct arrow *self, int32_t field, int64_t batch, int64_t row, int64_t rows,
+                       const struct box_runs *runs, struct reader *reader, uint8_t *dst) {
+  const struct column *column = &self->fields[field].column;
+  const int64_t first = row - self->contents.batches[batch].first, zero = 0;
+  struct arrow_piece piece = {0};
+  const struct column_page *dictionary;
+  struct arrow_items items;
+  int code = get_piece(self, field, batch, reader, &piece, &dictionary);
+  if (code == SHARDRT_OK) code = arrow_items_of(&piece, dictionary, first, rows, reader, &items);
+  if (code != SHARDRT_OK) return code;
+  if (column->nulls == COLUMN_NULL_TELL) {
+    tell_rows(&items, rows, dst);
+    return SHARDRT_OK;
+  }
+  const int64_t bad = column->nulls == COLUMN_NULL_ERROR ? first_null(&items, rows, 0) : -1;
+  if (bad >= 0) return column_refuse_null(&self->base, self->file.title, field, row + bad);
+  if (runs->box_bytes == runs->sample_bytes) return arrow_items_copy(&piece, column, dictionary, &items, reader, dst);
+  const uint8_t *from;
+  code = arrow_items_find(&piece, column, &items, reader, &from);
+  if (code == SHARDRT_OK && from == NULL) {
+    uint8_t *room = reader_room(reader, (size_t)rows * runs->sample_bytes);
+    if (room == NULL) return ALLOC_FAILED;
+    code = arrow_items_copy(&piece, column, dictionary, &items, reader, room);
+    from = room;
+  }
+  for (int64_t r = 0; r < rows && code == SHARDRT_OK; r++)
+    box_runs_copy(runs, from + (size_t)r * runs->sample_bytes, &zero, 1, reader->past_caches,
+                  dst + (size_t)r * runs->box_bytes);
+  return code;
+}
+
+int arrow_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct arrow *self = (const struct arrow *)source;
+  const struct arrow_field *of = &self->fields[field];
+  const bool tells = of->column.nulls == COLUMN_NULL_TELL;
+  if (!tells && (of->is_bytes || of->has_list))
+    return source_gather_values(source, field, samples, n, inner, reader, dst);
+  const shardrt_field *f = &source->fields[field];
+  const struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
+  if (runs.box_bytes == 0) return SHARDRT_OK;
+  int64_t run;
+  for (int64_t i = 0; i < n; i += run) {
+    const int64_t batch = arrow_batch_of(self, samples[i]), end = self->contents.batches[batch + 1].first;
+    const struct reader_mark mark = reader_mark(reader);
+    run = 1;
+    while (!of->has_list && i + run < n && samples[i + run] == samples[i] + run && samples[i] + run < end) run++;
+    int code =
+        gather_rows(self, field, batch, samples[i], run, &runs, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes);
+    reader_release(reader, mark);
+    if (code != SHARDRT_OK) return code;
+  }
+  return SHARDRT_OK;
+}
+
+/* The bytes of a row's value: elements of a list, or what it holds. */
+static int get_value(const struct arrow_piece *piece, const struct arrow_field *field,
+                     const struct column_page *dictionary, const struct arrow_items *items, struct reader *reader,
+                     const uint8_t **data, size_t *bytes) {
+  const struct column *column = &field->column;
+  int code = SHARDRT_OK;
+  *data = NULL;
+  if (!field->has_list) {
+    if (items->valid != NULL && !items->valid[0]) {
+      *data = (const uint8_t *)column->null_text;
+      *bytes = strlen(column->null_text);
+      return SHARDRT_OK;
+    }
+    code = arrow_item_bytes(piece, dictionary, items->first, reader, data, bytes);
+    if (code == SHARDRT_OK && (dictionary != NULL || piece->unpacked != NULL))
+      code = column_copy(*data, *bytes, reader, data); /* what is decompressed may be gone before the value is */
+    return code;
+  }
+  if (!size_multiply((size_t)items->count, column->element, bytes) || *bytes > ARROW_PIECE_BYTES) {
+    error_set(SHARDRT_EFORMAT, "it has a list of more than 2^30 bytes");
+    return arrow_piece_error(piece, SHARDRT_EFORMAT);
+  }
+  if (piece->unpacked == NULL) code = arrow_items_find(piece, column, items, reader, data);
+  if (code != SHARDRT_OK || *data != NULL) return code;
+  uint8_t *room = reader_room(reader, *bytes);
+  if (room == NULL) return ALLOC_FAILED;
+  *data = room;
+  return arrow_items_copy(piece, column, dictionary, items, reader, room);
+}
+
+int arrow_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+                bool *handled) {
+  const struct arrow *self = (const struct arrow *)source;
+  const struct arrow_field *of = &self->fields[field];
+  *handled = of->column.nulls != COLUMN_NULL_TELL && (of->is_bytes || of->has_list);
+  if (!*handled) return SHARDRT_OK;
+  const int64_t batch = arrow_batch_of(self, sample);
+  struct arrow_piece piece = {0};
+  const struct column_page *dictionary;
+  struct arrow_items items;
+  const uint8_t *data;
+  size_t bytes = 0;
+  int code = get_piece(self, field, batch, reader, &piece, &dictionary);
+  if (code == SHARDRT_OK)
+    code = arrow_items_of(&piece, dictionary, sample - self->contents.batches[batch].first, 1, reader, &items);
+  if (code != SHARDRT_OK) return code;
+  if (of->column.nulls == COLUMN_NULL_ERROR && first_null(&items, 1, 0) >= 0)
+    return column_refuse_null(source, self->file.title, field, sample);
+  code = get_value(&piece, of, dictionary, &items, reader, &data, &bytes);
+  if (code != SHARDRT_OK) return code;
+  return column_value(source, self->file.title, field, sample, data, bytes, reader, out);
+}
