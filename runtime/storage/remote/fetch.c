@@ -18,7 +18,7 @@
 
 enum {
   IN_FLIGHT = 16,
-  IDLE = 64, /* as many as open files at once (view/survey.h), and find connections again for the next ones */
+  IDLE = 64, /* of those that opened many files at once (view/survey.h), which find connections again for the next */
   REDIRECTS = 10,
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */
 };
