@@ -1,7 +1,7 @@
 -- long: 40 s
--- Files on a server that is far away and busy (store.py): how many requests and bytes it takes to open many of them, alone
--- and in a job; a loader's stream, which is that of the disk, though one request in a few fails; what is asked for once.
--- All is counted by the server.
+-- Files on a server that is far away and busy (store.py): how many requests and bytes it takes to open many of them,
+-- alone and in a job; a loader's stream, which is that of the disk, though one request in a few fails; what is asked
+-- for once. All is counted by the server.
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -41,7 +41,7 @@ local function run(source, o)
         return tostring(hash) .. " of " .. step, loader:stats()
       end
     ]] .. source,
-    processes = o.processes, devices = o.processes and 1 or 2, limit = 120, options = o.options,
+    processes = o.processes, devices = 1, limit = 120, options = o.options,
     env = { SHARDRT_CACHE = cache, STORE = server.url, STORED = folder, SHARDRT_HTTP_TIMEOUT = o.timeout or "20" },
   }
   if not o.cache then files.remove(cache) end
@@ -109,12 +109,12 @@ describe("many files on a server", function()
     shardrt.say("%%d %%d %%d %%d", n.jsonl, n.tar, n.parquet, n.array_record)
   ]]):format(FILES, FILES)
 
-  it("is opened by a request for each, many at once, and later by a short one", function()
+  it("is opened by a request for each, or two, many at once, and later by a short one", function()
     local cache = files.folder()
     local result, counts = run(opening, { cache = cache })
     ran(result)
     local bytes = counts.bytes
-    assert.equal(4 * FILES, counts.requests)
+    assert.equal(5 * FILES, counts.requests) -- ArrayRecord files here are longer than what is asked for first
     assert.is_true(counts.most >= 32, counts.most .. " at once")
     result, counts = run(opening, { cache = cache })
     ran(result)
@@ -122,11 +122,11 @@ describe("many files on a server", function()
     files.remove(cache)
   end)
 
-  it("is opened by a request for each in the whole job", function()
+  it("is opened by as many in the whole job", function()
     local result, counts = run(opening, { processes = 3 })
     ran(result)
     -- Of records, every process opens the first file.
-    assert.is_true(counts.requests <= 4 * FILES + 2 * 2, counts.requests .. " requests")
+    assert.is_true(counts.requests <= 5 * FILES + 2 * 2, counts.requests .. " requests")
   end)
 
   it("that cannot be opened is one line for all processes", function()
@@ -192,8 +192,8 @@ describe("a loader over files on a server", function()
       return shardrt.source.tar({ base .. "/large/0.tar", base .. "/large/1.tar", base .. "/large/2.tar" }, o)
     end
     local function counts() -- what the server counted up to now
-      local pipe = io.popen(("python3 -c 'import urllib.request as r; print(r.urlopen(\"%s/-/counts\").read().decode())'")
-        :format(url))
+      local ask = "python3 -c 'import urllib.request as r; print(r.urlopen(\"%s/-/counts\").read().decode())'"
+      local pipe = io.popen(ask:format(url))
       local text = pipe:read "*a"
       pipe:close()
       return text
@@ -226,13 +226,15 @@ describe("a loader over files on a server", function()
 
   it("counts what the server counts", function()
     local result, counts = run(LARGE .. [[
-      local source = large(url, { cache_bytes = 8 * 2 ^ 20 })
+      local source = large(url, { cache_bytes = 14 * 2 ^ 20 })
       counts()
-      local _, stats = stream(source, "bin", { batch_size = 2, shuffle = "blocks", window = 2 })
+      local _, stats = stream(source, "bin",
+        { batch_size = 1, shuffle = "blocks", window = 2, num_workers = 1, prefetch = 1 })
       shardrt.say("%.0f", stats.bytes_from_network)
     ]])
     ran(result)
     assert.equal(counts.bytes, tonumber(result.stdout))
+    -- A block of the cache at each end of a member, of eight, is its neighbour's, too.
     assert.is_true(counts.bytes <= 1.15 * 24 * MIB, counts.bytes .. " bytes for 24 MiB")
   end)
 
@@ -241,7 +243,7 @@ describe("a loader over files on a server", function()
       shardrt.source.npy { x = url .. "/hang" }
     ]], { processes = 2, timeout = "0.3" })
     assert.equal(1, result.status, result.output)
-    local _, lines = result.stderr:gsub("/hang: bytes 0 to 262143: [^\n]*timed? ?out", "")
+    local _, lines = result.stderr:gsub("/hang: bytes 0 to 262143: no answer came in time", "")
     assert.equal(1, lines, result.stderr)
     result = run([[
       shardrt.ndarray.arange(2 ^ 20, "int32"):reshape { 2 ^ 12, 2 ^ 8 }:save(folder .. "/replaced.npy")

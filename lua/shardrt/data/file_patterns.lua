@@ -57,7 +57,8 @@ local function list_objects(caller, pattern)
     fail('%s: "%s": a pattern begins behind the bucket\'s name and a slash', caller, pattern)
   end
   C.shardrt_job_at(current.job, fail.where() or "?")
-  path.check_code(caller, pattern, C.shardrt_listing_share(current.job, prefix, rest:find("/", 1, true) and 1 or 0, out))
+  local deep = rest:find("/", 1, true) and 1 or 0
+  path.check_code(caller, pattern, C.shardrt_listing_share(current.job, prefix, deep, out))
   local listing = owned(out, "shardrt_listing_free")
   local fits = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("[*?]", MEANS) .. "$"
   for i = 0, tonumber(C.shardrt_listing_count(listing)) - 1 do

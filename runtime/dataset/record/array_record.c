@@ -348,7 +348,8 @@ static int open_record_files(struct array_record *self, int32_t npaths, const ch
   int code = self->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (on_server) code = heads_open("array_record", npaths, paths, TAIL, options, code, &heads);
   if (code < 0) return code;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_record_file(self, paths[i], &heads.options);
+  for (int32_t i = 0; i < npaths && code == SHARDRT_OK && self->files != NULL; i++)
+    code = open_record_file(self, paths[i], &heads.options);
   return on_server ? heads_close(&heads, code) : code;
 }
 

@@ -222,7 +222,7 @@ static int open_some(const void *context, struct reader *reader, int64_t first, 
   const struct concat_files *c = context;
   (void)reader;
   (void)found;
-  int code = SHARDRT_OK;
+  int code = c->opened != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t i = first; i < first + count && code == SHARDRT_OK; i++)
     code = open_file_of(c->format, c->bytes, c->open, c->paths[i], c->nfields, c->fields, c->options, &c->opened[i]);
   return code;

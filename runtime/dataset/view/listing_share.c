@@ -60,7 +60,7 @@ static int tell_listing(shardrt_job *job, const char *what, struct listing_share
   if (numbers != NULL) memset(numbers, 0xff, n * sizeof *numbers);
   if (numbers != NULL && share->listing != NULL) pack_listing(share->listing, (char *)numbers);
   int code = job_fold(job, what, numbers != NULL ? SHARDRT_OK : ALLOC_FAILED, numbers, n);
-  if (code == SHARDRT_OK && share->listing == NULL) {
+  if (code == SHARDRT_OK && numbers != NULL && share->listing == NULL) {
     share->listing = listing_empty();
     code = share->listing != NULL ? unpack_listing((const char *)numbers, share->listing) : SHARDRT_ENOMEM;
   }

@@ -293,6 +293,10 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
 
 /* ---- reading ahead ---------------------------------------------------------------------------------------------- */
 
+int64_t remote_limit(const struct remote *self) {
+  return self->cache.limit;
+}
+
 bool remote_has(const struct remote *self, size_t offset, size_t bytes) {
   const int64_t last = (int64_t)((offset + bytes - 1) / BLOCK);
   for (int64_t number = (int64_t)(offset / BLOCK); number <= last; number++)

@@ -37,6 +37,8 @@ uint64_t remote_fingerprint(const struct remote *self);
  * what is read, faster than it can be read. */
 int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst);
 
+/* How many bytes the cache may hold. */
+int64_t remote_limit(const struct remote *self);
 /* Whether all of these bytes are in the cache. */
 bool remote_has(const struct remote *self, size_t offset, size_t bytes);
 /* Brings into the cache what is missing there of the extents that are of remote files, and nobody else is bringing;

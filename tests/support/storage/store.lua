@@ -30,8 +30,8 @@ function store.start(folder, options)
   return self
 end
 
---- What it counted since it was asked before: requests, bytes of bodies, connections, the most requests at once, and how
---- many it let fail.
+--- What it counted since it was asked before: requests, bytes of bodies, connections, the most requests at once, and
+--- how many it let fail.
 ---@return { requests: integer, bytes: integer, connections: integer, most: integer, failed: integer }
 function store:counts()
   local pipe = assert(io.popen(([[python3 -c '

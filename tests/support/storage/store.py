@@ -47,8 +47,10 @@ class Server:
         about = os.stat(full)
         key = (about.st_mtime_ns, about.st_size, about.st_ino)
         if self.files.get(full, (None,))[0] != key:
-            with open(full, "rb") as opened:
-                data = memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)) if about.st_size else memoryview(b"")
+            data = memoryview(b"")
+            if about.st_size:
+                with open(full, "rb") as opened:
+                    data = memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ))
             tag = '"' + hashlib.sha1(repr((full, key)).encode()).hexdigest()[:24] + '"'
             self.files[full] = (key, data, tag)
         return self.files[full][1:]
