@@ -4,8 +4,14 @@
 
 #include "comm/comm_api.h"
 #include "memory/memory_api.h"
+#include "storage/storage_api.h"
 
 typedef struct shardrt_source shardrt_source;
+
+/* As shardrt_listing_new, made once in the job: process 0 asks the server, and tells all others. Every process must
+ * call it; those that ask for different prefixes list each its own. A failure is one of all. A process that does not
+ * come in time is named: ETIMEOUT. However long listing takes, none runs into the job's timeout. NULL: no job. */
+int shardrt_listing_share(shardrt_job *job, const char *prefix, int32_t deep, shardrt_listing **out);
 
 /* One named field of every sample. */
 typedef struct shardrt_field {
@@ -41,6 +47,7 @@ typedef struct shardrt_source_options {
                                same arguments at the same time; of 64 files or more of records, each opens its share,
                                and tells the others what they hold. What fails in one of them fails in all. A file that
                                another process opened is opened here when it is first read */
+  const struct shardrt_told *told; /* the library's own; NULL */
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's

@@ -12,6 +12,7 @@
 #include "storage/write/cache.h"
 
 enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16, WORD = 64 };
+enum { UNSEEN_LEAST = 1 << 20 }; /* bytes: four blocks of the cache, of which most need not come */
 
 static const char magic[8] = "shrdidx2";
 
@@ -102,6 +103,10 @@ int index_writer_lose_rest(struct index_writer *w, const struct stored *file, si
   code = index_writer_add(w, row);
   alloc_free(row);
   return code;
+}
+
+bool index_leaves_unseen(const struct stored *file, size_t bytes) {
+  return bytes >= UNSEEN_LEAST && stored_tells_changes(file);
 }
 
 struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t bytes) {
@@ -299,7 +304,9 @@ int index_file_get(const struct index_file *self, const struct stored *file, int
   int code = stored_get(file, (size_t)entry->offset, (size_t)entry->bytes, reader, out);
   if (code != SHARDRT_OK) return code;
   *bytes = (size_t)entry->bytes;
-  if (!verify || (seen != NULL && (atomic_load_explicit(seen, memory_order_relaxed) & bit) != 0)) return SHARDRT_OK;
+  if (!verify || entry->note == INDEX_UNSEEN ||
+      (seen != NULL && (atomic_load_explicit(seen, memory_order_relaxed) & bit) != 0))
+    return SHARDRT_OK;
   const uint32_t crc = crc32c(0, *out, *bytes);
   if (crc == entry->crc) {
     if (seen != NULL) atomic_fetch_or_explicit(seen, bit, memory_order_relaxed);

@@ -24,6 +24,9 @@ struct index_entry {
 #define INDEX_DAMAGED UINT32_MAX
 #define INDEX_LOST    (UINT32_MAX - 1)
 #define INDEX_NOTES   INDEX_LOST
+/* These bytes were not looked at, and have no checksum: of a server's file, to index which all of it would have to be
+ * downloaded. That the file stays what it is, its ETag tells, and the cache has checksums of what came. */
+#define INDEX_UNSEEN (UINT32_MAX - 2)
 
 struct index_file {
   struct mapping map;
@@ -53,6 +56,8 @@ bool index_writer_skips(const struct index_writer *writer);
 int index_writer_lose_rest(struct index_writer *writer, const struct stored *file, size_t offset, int code);
 /* Adds to the message of EFORMAT which option leaves out what is damaged; other codes stay as they are. */
 int index_tell_option(int code);
+/* Whether so many bytes of a file are to be left unseen: no small part of one on a server. */
+bool index_leaves_unseen(const struct stored *file, size_t bytes);
 /* An entry for bytes that lie at `offset`, with their checksum. */
 struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t bytes);
 

@@ -15,12 +15,13 @@
 #include "system/thread.h"
 
 enum {
-  CHUNK = 256,         /* samples whose numbers are worked out at once */
-  GATHERED = 4096,     /* extents that are sorted together, or more by a chunk's */
-  LOOKS = 16,          /* rows of a batch's field that are looked at */
-  CALM_AFTER = 16,     /* batches in a row of which nothing was missing */
-  MOST_BATCHES = 64,   /* how far to go ahead of the workers: a batch at least, */
-  FAR_BYTES = 64 << 20 /* as many more as have so many bytes, */
+  CHUNK = 256,          /* samples whose numbers are worked out at once */
+  GATHERED = 4096,      /* extents that are sorted together, or more by a chunk's */
+  LOOKS = 16,           /* rows of a batch's field that are looked at */
+  CALM_AFTER = 16,      /* batches in a row of which nothing was missing */
+  MOST_BATCHES = 64,    /* how far to go ahead of the workers: a batch at least, */
+  FAR_BYTES = 64 << 20, /* as many more as have so many bytes, */
+  ROOM_SHARE = 8        /* or one part of so many of a cache */
 };
 static const double CALM_SECONDS = 0.05; /* from one look to the next while all is calm */
 
@@ -204,11 +205,12 @@ static int choose_way(int32_t *way) {
   return error_set(SHARDRT_EINVAL, "SHARDRT_AHEAD=%s: it is io_uring, threads or off", text);
 }
 
-/* How many batches of the plan to go ahead. */
-static int64_t far_of(const struct plan *plan) {
+/* How many batches of the plan to go ahead. What is brought must still be in the cache of servers' files, which has
+ * `room`, when a worker reads it, beside the window of an order over blocks and what other processes bring. */
+static int64_t far_of(const struct plan *plan, int64_t room) {
   size_t bytes = 1;
   for (int64_t b = 0; b < plan->nblocks; b++) bytes += (size_t)plan->blocks[b].rows * plan->blocks[b].storage_bytes;
-  const size_t batches = FAR_BYTES / bytes;
+  const size_t most = room / ROOM_SHARE < FAR_BYTES ? (size_t)(room / ROOM_SHARE) : FAR_BYTES, batches = most / bytes;
   return batches < 1 ? 1 : batches > MOST_BATCHES ? MOST_BATCHES : (int64_t)batches;
 }
 
@@ -232,13 +234,13 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
   made->seed = seed;
   made->shuffle = shuffle;
   made->blocks = blocks;
-  made->far = far_of(plan);
   made->lost = true;
   pthread_mutex_init(&made->lock, NULL); /* these two cannot fail on Linux with default attributes */
   pthread_cond_init(&made->told, NULL);
   code = ahead_new(way, &made->ahead);
   if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
   if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
+  if (code == SHARDRT_OK) made->far = far_of(plan, ahead_room(made->ahead));
   if (code == SHARDRT_OK) code = start_thread(made);
   if (code == SHARDRT_OK) {
     *out = made;

@@ -32,6 +32,7 @@ struct ahead {
   _Atomic(const char *) way; /* other threads may ask */
   size_t page;
   struct extents extents;
+  int64_t room; /* the least that a cache of those that were looked at may hold */
   struct ring *ring;
   uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
   struct team *team;
@@ -44,6 +45,7 @@ int ahead_new(int32_t way, struct ahead **out) {
   struct ahead *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->wanted = way;
+  made->room = INT64_MAX;
   made->page = (size_t)sysconf(_SC_PAGESIZE);
   made->scratch = alloc_array(PIECE_BYTES, 1);
   made->pieces = made->scratch == NULL ? NULL : alloc_array(PIECES, sizeof *made->pieces);
@@ -124,7 +126,11 @@ static bool is_missing(const struct ahead *self, const struct extent *e) {
 
 bool ahead_is_missing(struct ahead *self) {
   bool any = false;
-  for (int64_t i = 0; i < self->extents.count; i++) any = is_missing(self, &self->extents.list[i]) || any;
+  for (int64_t i = 0; i < self->extents.count; i++) {
+    const struct remote *remote = self->extents.list[i].file->remote;
+    any = is_missing(self, &self->extents.list[i]) || any;
+    if (remote != NULL && remote_limit(remote) < self->room) self->room = remote_limit(remote);
+  }
   self->extents.count = 0;
   return any;
 }
@@ -168,6 +174,10 @@ static int64_t read_one(struct ahead *self, const struct piece *p) {
     if (self->npieces == PIECES) return read_pieces(self);
   }
   return 0;
+}
+
+int64_t ahead_room(const struct ahead *self) {
+  return self->room;
 }
 
 int64_t ahead_downloaded(const struct ahead *self) {

@@ -34,6 +34,9 @@ bool ahead_is_missing(struct ahead *self);
  * Forgets them. Returns how many bytes of these: none
  * that could not be read, or not begun to be. */
 int64_t ahead_read(struct ahead *self);
+/* The least that the cache of a server's file may hold, of those that ahead_is_missing looked at; INT64_MAX: of none.
+ */
+int64_t ahead_room(const struct ahead *self);
 /* How many bytes were downloaded from servers for that, so far. */
 int64_t ahead_downloaded(const struct ahead *self);
 /* The way that is gone, NULL as long as nothing was missing: "io_uring", "threads"; "none" where neither can be had. */

@@ -153,6 +153,10 @@ bool stored_is_remote(const struct stored *self) {
   return self->restart != NULL ? restart_packed(self->restart)->map.remote != NULL : self->map.remote != NULL;
 }
 
+bool stored_tells_changes(const struct stored *self) {
+  return self->map.remote != NULL && remote_tells_changes(self->map.remote);
+}
+
 size_t stored_packed_bytes(const struct stored *self) {
   return self->restart != NULL ? restart_packed(self->restart)->bytes : 0;
 }

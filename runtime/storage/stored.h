@@ -64,15 +64,16 @@ struct input stored_input(const struct stored *self);
 
 /* Whether it lies on a server, and is read there. */
 bool stored_is_remote(const struct stored *self);
+/* The same, and the server would tell that it has changed, by more than its length. */
+bool stored_tells_changes(const struct stored *self);
 /* The bytes of a compressed file that is read where it lies; 0: it is none. */
 size_t stored_packed_bytes(const struct stored *self);
 
 /* As mapping_identity, of the file that is read; of one on a server its fingerprint. */
 uint64_t stored_identity(const struct stored *self);
 
-/* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. Of a compressed one, of what it
- * holds.
- */
+/* Of its length and first STORAGE_HEAD bytes; of a remote file that has an ETag, of that. Of a compressed one, of what
+ * it holds. */
 uint64_t stored_fingerprint(const struct stored *self);
 
 #endif

@@ -1,7 +1,8 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
 # same files in the same run; PARTS="loader cold transforms formats start library others reshard compute gpu peers"
 # chooses. `others`, the library beside PyTorch and Grain, `tokenize`, tokens beside tokenizers and tiktoken,
-# `collectives`, NCCL's beside messages, and `scale`, which counts what processes send, are run only where named. With JAX_PYTHON naming a Python that has
+# `servers`, files on a far server beside curl, `collectives`, NCCL's beside messages, and `scale`, which counts what
+# processes send, are run only where named. With JAX_PYTHON naming a Python that has
 # JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is left out
 # where there is none, and said.
 

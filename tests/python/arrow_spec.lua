@@ -1,6 +1,6 @@
 -- Arrow files and streams that pyarrow writes at random, with what pyarrow reads of them.
 
-local random_tables = require "tests.support.dataset.random_tables"
+local random_tables = require "tests.support.python.random_tables"
 
 describe("Arrow files beside pyarrow", function()
   if not random_tables.python then

@@ -1,6 +1,6 @@
 -- Parquet files that pyarrow, DuckDB and Polars write at random, with what pyarrow reads of them.
 
-local random_tables = require "tests.support.dataset.random_tables"
+local random_tables = require "tests.support.python.random_tables"
 
 describe("Parquet files beside pyarrow", function()
   if not random_tables.python then

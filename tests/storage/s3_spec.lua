@@ -51,7 +51,7 @@ local function run(source, env, o)
   local result = mpi.run { source = [[
     local shardrt = require "shardrt"
     local source = shardrt.source
-    ]] .. source, env = all, processes = o and o.processes, devices = 1 }
+    ]] .. source, env = all, processes = o and o.processes, options = o and o.options, devices = 1 }
   files.remove(cache)
   return result
 end
@@ -141,10 +141,7 @@ describe("an object in a bucket", function()
 
   it("of MDS is found by its index", function()
     local open = "local s = source.mds %q; io.write(#s, ' ', tostring(s), '\\n')"
-    local name
-    for _, one in ipairs(files.list "tests/files/mds") do
-      if one:find "^plain" or not name then name = one end
-    end
+    local name = "raw"
     local here = mpi.run {
       source = 'local source = require("shardrt").source ' .. open:format("tests/files/mds/" .. name),
     }
@@ -232,6 +229,36 @@ describe("a pattern", function()
     gives(("%d\n"):format(6 * even + 5 * odd), all '"s3://data/t*/part-??.tar"')
     gives(("%d\n"):format(2 * even + 2 * odd), all '"s3://data/tars/part-{02..05}.tar"')
     gives(("%d\n"):format(even + odd), all '"s3://data/tars/part-0{0,7}.tar"')
+  end)
+
+  it("is listed once in a job, and told to all its processes", function()
+    local source = [[
+      local expand = require("shardrt.data.file_patterns").expand
+      local paths = expand("here", "s3://data/tars/part-*.tar")
+      local other = shardrt.process_index() == 1 and "s3://verbatim/x/a*.csv" or "s3://data/tars/part-0*.tar"
+      local own = expand("here", other)
+      assert(#own == (shardrt.process_index() == 1 and 6 or 10), #own)
+      shardrt.say("%d %s %s", #paths, paths[1], paths[11])
+    ]]
+    server:log()
+    gives("11 s3://data/tars/part-00.tar s3://data/tars/part-10.tar\n", source, nil, { processes = 3 })
+    local pages, others = 0, 0
+    for _, line in ipairs(server:log()) do
+      if line:find "prefix=tars%%2Fpart%-&" or line:find "prefix=tars%%2Fpart%- " then pages = pages + 1 end
+      if line:find "prefix=tars%%2Fpart%-0" then others = others + 1 end
+    end
+    assert.equal(4, pages)
+    assert.equal(8, others) -- where one asks for something else, each asks for its own
+    fails({ "s3://nothing/", "404 NoSuchBucket" }, all '"s3://nothing/*.tar"', nil, { processes = 3 })
+  end)
+
+  it("is waited for as long as the job waits, and who does not come is named", function()
+    local result = run([[
+      if shardrt.process_index() == 1 then os.execute "sleep 3" end
+      source.csv "s3://verbatim/x/a*.csv"
+    ]], nil, { processes = 2, options = { "--timeout", "1" } })
+    assert.is_true(result.status ~= 0)
+    assert.truthy(result.stderr:find("process 1 did not come to listing a bucket", 1, true), result.stderr)
   end)
 
   it("finds keys as they are called, whether the server encodes them or not", function()

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local owned = require "shardrt.base.owned"
@@ -48,14 +49,16 @@ end
 -- What stands for what in a pattern of addresses.
 local MEANS = { ["*"] = "[^/]*", ["?"] = "[^/]" }
 
--- The objects of a bucket that a pattern means, in the order of their addresses' bytes.
+-- The objects of a bucket that a pattern means, in the order of their addresses' bytes: listed once in the job.
 local function list_objects(caller, pattern)
   local out, paths = ffi.new "shardrt_listing *[1]", {}
   local prefix, rest = pattern:match "^([^*?]*)(.*)$"
   if not prefix:find "^[^/]*//[^/]+/" then
     fail('%s: "%s": a pattern begins behind the bucket\'s name and a slash', caller, pattern)
   end
-  path.check_code(caller, pattern, C.shardrt_listing_new(prefix, rest:find("/", 1, true) and 1 or 0, out))
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  local deep = rest:find("/", 1, true) and 1 or 0
+  path.check_code(caller, pattern, C.shardrt_listing_share(current.job, prefix, deep, out))
   local listing = owned(out, "shardrt_listing_free")
   local fits = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("[*?]", MEANS) .. "$"
   for i = 0, tonumber(C.shardrt_listing_count(listing)) - 1 do

@@ -65,14 +65,16 @@ int64_t blocks_count(size_t bytes, size_t block) {
 
 int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t block, struct reader *arena,
                struct index_writer *writer) {
+  const bool unseen = index_leaves_unseen(file, bytes);
   int code = SHARDRT_OK;
   for (size_t at = 0; at < bytes && code == SHARDRT_OK; at += block) {
     const uint8_t *data = NULL;
     const size_t length = bytes - at < block ? bytes - at : block;
     const struct reader_mark mark = reader_mark(arena);
-    code = stored_get(file, offset + at, length, arena, &data);
+    struct index_entry entry = {.offset = (int64_t)(offset + at), .bytes = (int64_t)length, .note = INDEX_UNSEEN};
+    if (!unseen) code = stored_get(file, offset + at, length, arena, &data);
     if (code < 0) return code;
-    const struct index_entry entry = index_entry_of(offset + at, data, length);
+    if (!unseen) entry = index_entry_of(offset + at, data, length);
     reader_release(arena, mark);
     code = index_writer_add(writer, &entry);
   }

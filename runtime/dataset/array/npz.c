@@ -357,7 +357,8 @@ static int open_arrays(shardrt_source *source, const char *path, int32_t nasked,
 
 static int open_npz(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                     const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(&npz_format, sizeof(struct npz), open_arrays, npaths, paths, nasked, asked, options, out);
+  return concat_files(&npz_format, sizeof(struct npz), open_arrays, CONCAT_TAIL, npaths, paths, nasked, asked, options,
+                      out);
 }
 
 static void npz_close(shardrt_source *source) {

@@ -141,7 +141,7 @@ static int open_tensors(shardrt_source *source, const char *path, int32_t nasked
 
 static int open_safetensors(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                             const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(&safetensors_format, sizeof(struct safetensors_source), open_tensors, npaths, paths, nasked,
+  return concat_files(&safetensors_format, sizeof(struct safetensors_source), open_tensors, 0, npaths, paths, nasked,
                       asked, options, out);
 }
 

@@ -72,7 +72,7 @@ static int open_arrow(int32_t npaths, const char *const *paths, int32_t nasked, 
   struct arrow_paths files;
   int code = arrow_folder_expand(npaths, paths, options, &files);
   if (code == SHARDRT_OK)
-    code = concat_files(&arrow_format, sizeof(struct arrow), open_arrow_file, files.count,
+    code = concat_files(&arrow_format, sizeof(struct arrow), open_arrow_file, CONCAT_TAIL, files.count,
                         (const char *const *)files.list, nasked, asked, options, out);
   arrow_paths_clear(&files);
   return code;

@@ -11,10 +11,12 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "dataset/formats.h"
 #include "dataset/mds/mds_shard.h"
 #include "dataset/record/array_fields.h"
 #include "dataset/record/lines.h"
+#include "storage/local/url.h"
 
 enum { ITEM_NONE = -1, ITEM_COUNT = -2, ITEM_DIGITS = 6 };
 
@@ -303,19 +305,66 @@ static void see_shapes(const struct records *records, int32_t i, const struct op
     if (mds_encoding_is_array(&index->encodings[c])) *out++ = shapes_read(file->index.names[c]);
 }
 
-static int open_shards(struct mds *self, const shardrt_source_options *options) {
+/* Whether index.json tells all of the fields that are asked for, and so no shard need be looked at: the shapes of
+ * arrays may stand in the samples. */
+static bool index_tells_all(const struct mds_index *index, int32_t nasked, const shardrt_field *asked) {
+  int32_t item;
+  if (nasked == 0) return array_number(index, index->ncolumns) == 0;
+  for (int32_t f = 0; f < nasked; f++) {
+    const int32_t c = find_column(index, asked[f].name, &item);
+    if (c >= 0 && mds_encoding_is_array(&index->encodings[c])) return false;
+  }
+  return true;
+}
+
+static uint64_t hash_of_file(uint64_t hash, const struct mds_file *file) {
+  hash = hash_number(hash_text(hash, file->name != NULL ? file->name : ""), file->bytes);
+  for (int32_t i = 0; i < file->nhashes; i++) hash = hash_text(hash, file->hashes[i].digits);
+  return hash;
+}
+
+/* By what index.json tells of them. */
+static int open_known(struct mds *self, char *const *paths, const shardrt_source_options *options,
+                      const struct record_opener *opener) {
+  const int32_t count = (int32_t)self->index.nshards;
+  struct record_file_known *known = alloc_zeros((size_t)count, sizeof *known);
+  if (known == NULL) return ALLOC_FAILED;
+  for (int32_t i = 0; i < count; i++) {
+    const struct mds_shard *shard = &self->index.shards[i];
+    if (shard->samples < 0 || shard->samples > shard->raw.bytes / (int64_t)sizeof(uint32_t)) { /* each has an offset */
+      alloc_free(known);
+      return error_set(SHARDRT_EFORMAT, "the folder %s: index.json tells of %lld samples in %lld bytes (%s)",
+                       self->folder, (long long)shard->samples, (long long)shard->raw.bytes, shard->raw.name);
+    }
+    known[i] = (struct record_file_known){.bytes = (size_t)shard->raw.bytes,
+                                          .rows = shard->samples,
+                                          .fingerprint = hash_of_file(hash_of_file(0, &shard->raw), &shard->zip)};
+  }
+  int code = records_open_known(&self->records, count, (const char *const *)paths, options, opener, known);
+  alloc_free(known);
+  return code;
+}
+
+static int open_shards(struct mds *self, int32_t nasked, const shardrt_field *asked,
+                       const shardrt_source_options *options) {
   static const struct record_opener opener = {.kind = "mds", .open = open_shard, .see = see_shapes};
   const int64_t count = self->index.nshards;
+  const bool is_known =
+      url_is(self->folder) && options->skips_damage == 0 && index_tells_all(&self->index, nasked, asked);
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
-  self->records.narrays = array_number(&self->index, self->index.ncolumns);
+  if (!is_known) self->records.narrays = array_number(&self->index, self->index.ncolumns);
   char **paths = alloc_zeros((size_t)count, sizeof *paths);
   int code = paths != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     paths[i] = alloc_text("%s/%s", self->folder, self->index.shards[i].raw.name);
     if (paths[i] == NULL) code = ALLOC_FAILED;
   }
-  code = code == SHARDRT_OK ? records_open(&self->records, (int32_t)count, (const char *const *)paths, options, &opener)
-                            : records_refuse(&self->records, options, code);
+  if (code != SHARDRT_OK)
+    code = records_refuse(&self->records, options, code);
+  else if (is_known)
+    code = open_known(self, paths, options, &opener);
+  else
+    code = records_open(&self->records, (int32_t)count, (const char *const *)paths, options, &opener);
   for (int64_t i = 0; paths != NULL && i < count; i++) alloc_free(paths[i]);
   alloc_free((void *)paths);
   return code;
@@ -330,7 +379,8 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
   if (made == NULL) return ALLOC_FAILED;
   made->folder = alloc_text("%s", paths[0]);
   int code = made->folder != NULL ? read_index(paths[0], options, &made->index) : ALLOC_FAILED;
-  code = code == SHARDRT_OK ? open_shards(made, options) : records_refuse(&made->records, options, code);
+  code =
+      code == SHARDRT_OK ? open_shards(made, nfields, fields, options) : records_refuse(&made->records, options, code);
   if (code == SHARDRT_OK) {
     code = set_mds_fields(made, nfields, fields);
     if (code != SHARDRT_OK) error_prefix(code, "the folder %s", paths[0]);

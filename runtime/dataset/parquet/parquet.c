@@ -138,8 +138,8 @@ static int open_parquet_file(shardrt_source *source, const char *path, int32_t n
 
 static int open_parquet(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                         const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(&parquet_format, sizeof(struct parquet), open_parquet_file, npaths, paths, nasked, asked, options,
-                      out);
+  return concat_files(&parquet_format, sizeof(struct parquet), open_parquet_file, CONCAT_TAIL, npaths, paths, nasked,
+                      asked, options, out);
 }
 
 static void parquet_close(shardrt_source *source) {

@@ -16,6 +16,8 @@
 #include "dataset/record/array_record_file.h"
 #include "dataset/record/example_fields.h"
 #include "dataset/record/records.h"
+#include "dataset/view/heads.h"
+#include "storage/local/url.h"
 
 static const char record_name[] = "record";
 
@@ -336,14 +338,27 @@ static int set_example_fields(struct array_record *self, int32_t nfields, const 
   return SHARDRT_OK;
 }
 
+enum { TAIL = 1 << 17 }; /* the postscript has 64 KiB, and the footer before it seldom more */
+
+static int open_record_files(struct array_record *self, int32_t npaths, const char *const *paths,
+                             const shardrt_source_options *options) {
+  struct heads heads = {.options = *options};
+  const bool on_server = npaths > 1 && url_is(paths[0]);
+  self->files = alloc_zeros((size_t)npaths, sizeof *self->files);
+  int code = self->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (on_server) code = heads_open("array_record", npaths, paths, TAIL, options, code, &heads);
+  if (code < 0) return code;
+  for (int32_t i = 0; i < npaths && code == SHARDRT_OK && self->files != NULL; i++)
+    code = open_record_file(self, paths[i], &heads.options);
+  return on_server ? heads_close(&heads, code) : code;
+}
+
 static int open_array_record(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                              const shardrt_source_options *options, shardrt_source **out) {
   struct array_record *made = source_new(&array_record_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
-  made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
-  int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_record_file(made, paths[i], options);
+  int code = open_record_files(made, npaths, paths, options);
   if (code == SHARDRT_OK) code = make_room(made);
   if (code == SHARDRT_OK) code = set_example_fields(made, nfields, fields);
   if (code != SHARDRT_OK) {

@@ -12,6 +12,7 @@
 #include "comm/job.h"
 #include "dataset/magic.h"
 #include "dataset/view/survey.h"
+#include "storage/local/url.h"
 
 static int64_t run_samples(const struct record_file *file) {
   return source_run_samples(file->rows, file->bytes);
@@ -76,8 +77,10 @@ int records_open_late(const struct records *self, const struct record_file *file
   const int32_t i = (int32_t)(file - self->files);
   struct opened_file *made = NULL, *other = NULL;
   int code = open_file(self, i, reader, &made);
+  if (code != SHARDRT_OK && file->unseen) return code;
   if (code != SHARDRT_OK) return error_prefix(code, "%s was there when the source was opened", file->title);
-  if (made->index.crc != file->crc || made->index.rows != file->rows || made->stored.bytes != file->bytes) {
+  if ((made->index.crc != file->crc && !file->unseen) || made->index.rows != file->rows ||
+      made->stored.bytes != file->bytes) {
     close_file(made);
     return error_set(SHARDRT_EIO,
                      "%s: it is not the file that it was when the source was opened: somebody wrote to it, or put "
@@ -90,13 +93,14 @@ int records_open_late(const struct records *self, const struct record_file *file
   return SHARDRT_OK;
 }
 
-int records_begin(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
-                  const struct record_opener *opener) {
+static int name_files(struct records *self, int32_t npaths, const char *const *paths,
+                      const shardrt_source_options *options, const struct record_opener *opener) {
   self->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   self->skips = options->skips_damage != 0;
   self->options = *options;
   self->options.cache = options->cache != NULL ? alloc_text("%s", options->cache) : NULL;
   self->options.nulls = NULL;
+  self->options.told = NULL;
   self->opener = *opener;
   if (options->cache != NULL && self->options.cache == NULL) return ALLOC_FAILED;
   self->files = alloc_zeros((size_t)npaths, sizeof *self->files);
@@ -108,8 +112,15 @@ int records_begin(struct records *self, int32_t npaths, const char *const *paths
     file->title = stored_title(paths[i]);
     if (file->path == NULL || file->title == NULL) return ALLOC_FAILED;
   }
+  return SHARDRT_OK;
+}
+
+int records_begin(struct records *self, int32_t npaths, const char *const *paths, const shardrt_source_options *options,
+                  const struct record_opener *opener) {
   struct opened_file *first = NULL;
-  int code = npaths > 0 ? open_file(self, 0, NULL, &first) : SHARDRT_OK;
+  int code = name_files(self, npaths, paths, options, opener);
+  if (code != SHARDRT_OK) return code;
+  code = npaths > 0 ? open_file(self, 0, NULL, &first) : SHARDRT_OK;
   if (npaths > 0) atomic_store(&self->files[0].opened, first);
   return code;
 }
@@ -275,6 +286,27 @@ int records_open(struct records *self, int32_t npaths, const char *const *paths,
   return records_go_on(self, records_begin(self, npaths, paths, options, opener));
 }
 
+int records_open_known(struct records *self, int32_t npaths, const char *const *paths,
+                       const shardrt_source_options *options, const struct record_opener *opener,
+                       const struct record_file_known *known) {
+  int code = name_files(self, npaths, paths, options, opener);
+  self->options.job = NULL;
+  if (code != SHARDRT_OK) return code;
+  void *facts = alloc_zeros((size_t)npaths, facts_bytes(self));
+  if (facts == NULL) return ALLOC_FAILED;
+  for (int32_t i = 0; i < npaths; i++) {
+    struct file_facts *of = facts_at(self, facts, i);
+    of->bytes = known[i].bytes;
+    of->rows = known[i].rows;
+    of->fingerprint = known[i].fingerprint;
+    of->is_remote = 1;
+    self->files[i].unseen = true;
+  }
+  code = take_facts(self, facts, true);
+  alloc_free(facts);
+  return code;
+}
+
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
 const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row) {
@@ -310,9 +342,58 @@ int records_first(const struct records *self, int32_t column, struct reader *rea
   return code;
 }
 
+/* ---- ahead ---- */
+
+/* Files that are not open here, by their numbers. */
+struct records_missing {
+  const struct records *self;
+  int32_t count;
+  int32_t *list;
+};
+
+/* A survey_look, which never fails: who reads of the file is told. */
+static int open_missing(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const struct records_missing *missing = context;
+  (void)found;
+  for (int64_t i = first; i < first + count; i++) {
+    const struct opened_file *file;
+    (void)records_opened(missing->self, &missing->self->files[missing->list[i]], reader, &file);
+  }
+  return SHARDRT_OK;
+}
+
+/* Opens those on a server that these samples are of, many at once. Without memory they are opened one by one. */
+static void open_ahead(const struct records *self, const int64_t *samples, int64_t n) {
+  if (self->nfiles < 2 || !url_is(self->files[0].path)) return;
+  struct records_missing missing = {.self = self};
+  for (int64_t i = 0; i < n; i++) {
+    int64_t row;
+    const struct record_file *file = records_find(self, samples[i], &row);
+    if (atomic_load_explicit(&file->opened, memory_order_acquire) != NULL) continue;
+    if (missing.list == NULL) missing.list = alloc_array((size_t)n, sizeof *missing.list);
+    if (missing.list == NULL) return;
+    const int32_t number = (int32_t)(file - self->files);
+    int32_t at = 0;
+    while (at < missing.count && missing.list[at] != number) at++;
+    if (at == missing.count) missing.list[missing.count++] = number;
+  }
+  const struct survey survey = {.what = "opening files ahead",
+                                .items = missing.count,
+                                .item_bytes = 1,
+                                .chunk = 1,
+                                .threads = SURVEY_ON_SERVERS,
+                                .look = open_missing,
+                                .context = &missing};
+  void *found = NULL;
+  if (missing.count > 1) (void)survey_run(&survey, &found);
+  alloc_free(found);
+  alloc_free(missing.list);
+}
+
 int records_extents(const struct records *self, int32_t column, const int64_t *samples, int64_t n,
                     struct extents *out) {
   int code = SHARDRT_OK;
+  open_ahead(self, samples, n);
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t row;
     const struct opened_file *file;

@@ -21,6 +21,7 @@ struct record_file {
   int64_t changed; /* as of struct stored */
   int64_t rows;
   uint32_t crc;                         /* of its index: another one when it is another file */
+  bool unseen;                          /* nobody has opened it: its bytes and rows are what another file tells */
   int64_t first;                        /* the number of its first sample among those of all files, */
   int64_t first_block;                  /* and of its first run of samples */
   _Atomic(struct opened_file *) opened; /* NULL: another process opened it; records_opened opens it here. Owned */
@@ -69,6 +70,17 @@ int records_go_on(struct records *self, int code);
 /* For a format that first reads in another file which files there are, and could not: `code` says so. The others, who
  * may be opening these together, hear of it. Returns `code`, or what the others failed with. */
 int records_refuse(struct records *self, const shardrt_source_options *options, int code);
+
+/* What another file tells of one, as index.json does of a shard. */
+struct record_file_known {
+  size_t bytes; /* as struct stored has them, once it is open */
+  int64_t rows;
+  uint64_t fingerprint;
+};
+/* As records_open, of files on a server of which all this is known: none is opened before it is first read. */
+int records_open_known(struct records *self, int32_t npaths, const char *const *paths,
+                       const shardrt_source_options *options, const struct record_opener *opener,
+                       const struct record_file_known *known);
 
 /* Opens a file, unpacked where it is compressed, and its index, which the scan makes if need be. */
 int records_open_file(const struct records *self, int32_t i, struct reader *reader, struct opened_file *out);

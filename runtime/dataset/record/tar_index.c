@@ -80,6 +80,23 @@ static int end_sample(struct grouping *g, struct index_writer *writer) {
   return code;
 }
 
+/* Of a large member of an archive on a server only the header of an array is looked at. */
+static int note_member(struct grouping *g, const struct tar_member *member, int32_t column) {
+  const bool is_array = tar_is_array(g->names[column]), unseen = index_leaves_unseen(g->file, member->bytes);
+  const size_t have = !unseen ? member->bytes : is_array ? NPY_HEADER_READ : 0;
+  struct npy_header header;
+  const uint8_t *data;
+  int code = stored_get(g->file, member->offset, have, g->walk.arena, &data);
+  if (code != SHARDRT_OK) return code;
+  g->row[column] = unseen ? (struct index_entry){.offset = (int64_t)member->offset,
+                                                 .bytes = (int64_t)member->bytes,
+                                                 .note = INDEX_UNSEEN}
+                          : index_entry_of(member->offset, data, member->bytes);
+  if (is_array && npy_header_parse_head("npy", data, have, member->bytes, &header) == SHARDRT_OK)
+    shapes_see(&g->shapes[column], g->samples, header.dtype, header.ndim, header.shape); /* else reading it tells */
+  return SHARDRT_OK;
+}
+
 /* Takes one member. Without a writer it only looks for the fields' names. */
 static int add_member(struct grouping *g, struct tar_member *member, struct index_writer *writer) {
   char *field = field_of(member->name);
@@ -98,14 +115,7 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
   if (g->row[column].offset >= 0)
     return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: a second \"%s\" of the sample \"%s\"",
                      g->walk.input->title, member->header, field, g->key);
-  const uint8_t *data;
-  code = stored_get(g->file, member->offset, member->bytes, g->walk.arena, &data);
-  if (code != SHARDRT_OK) return code;
-  struct npy_header header;
-  g->row[column] = index_entry_of(member->offset, data, member->bytes);
-  if (tar_is_array(g->names[column]) && npy_header_parse("npy", data, member->bytes, &header) == SHARDRT_OK)
-    shapes_see(&g->shapes[column], g->samples, header.dtype, header.ndim, header.shape); /* else reading it tells */
-  return SHARDRT_OK;
+  return note_member(g, member, column);
 }
 
 /* Names the columns once more, those of arrays with their shapes behind. */

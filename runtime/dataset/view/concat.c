@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/search.h"
+#include "comm/job.h"
+#include "dataset/view/heads.h"
 #include "dataset/view/pruned.h"
 #include "dataset/view/survey.h"
 #include "storage/local/url.h"
@@ -220,14 +222,14 @@ static int open_some(const void *context, struct reader *reader, int64_t first, 
   const struct concat_files *c = context;
   (void)reader;
   (void)found;
-  int code = SHARDRT_OK;
+  int code = c->opened != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t i = first; i < first + count && code == SHARDRT_OK; i++)
     code = open_file_of(c->format, c->bytes, c->open, c->paths[i], c->nfields, c->fields, c->options, &c->opened[i]);
   return code;
 }
 
 /* Those on servers many at once. */
-static int open_all(const struct concat_files *c, int32_t npaths) {
+static int open_many(const struct concat_files *c, int32_t npaths) {
   if (!url_is(c->paths[0])) return open_some(c, NULL, 0, npaths, NULL);
   const struct survey survey = {.what = "opening files on a server",
                                 .items = npaths,
@@ -242,12 +244,33 @@ static int open_all(const struct concat_files *c, int32_t npaths) {
   return code;
 }
 
-int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
+static int open_alone(const struct concat_files *c, int32_t npaths, size_t tail) {
+  const struct shardrt_told nothing = {.ends = tail > 0};
+  shardrt_source_options options = *c->options;
+  struct concat_files asked = *c;
+  options.told = &nothing;
+  asked.options = &options;
+  return open_many(&asked, npaths);
+}
+
+/* Of many files in a job, the processes share what there is to ask of servers; then each opens all of them. */
+static int open_all(const struct concat_files *c, int32_t npaths, size_t tail) {
+  struct heads heads;
+  int code = c->opened != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (npaths < HEADS_TOGETHER || !url_is(c->paths[0]) || job_is_alone(c->options->job))
+    return code == SHARDRT_OK ? open_alone(c, npaths, tail) : code;
+  code = heads_open(c->format->name, npaths, c->paths, tail, c->options, code, &heads);
+  if (code < 0) return code;
+  struct concat_files told = *c;
+  told.options = &heads.options;
+  return heads_close(&heads, open_many(&told, npaths));
+}
+
+int concat_files(const struct source_format *format, size_t bytes, concat_open *open, size_t tail, int32_t npaths,
                  const char *const *paths, int32_t nfields, const shardrt_field *fields,
                  const shardrt_source_options *options, shardrt_source **out) {
   if (npaths == 1) return open_file_of(format, bytes, open, paths[0], nfields, fields, options, out);
   shardrt_source **opened = alloc_zeros((size_t)npaths, sizeof(shardrt_source *));
-  if (opened == NULL) return ALLOC_FAILED;
   const struct concat_files all = {.format = format,
                                    .bytes = bytes,
                                    .open = open,
@@ -256,9 +279,9 @@ int concat_files(const struct source_format *format, size_t bytes, concat_open *
                                    .fields = fields,
                                    .options = options,
                                    .opened = opened};
-  int code = open_all(&all, npaths);
+  int code = open_all(&all, npaths, tail);
   if (code == SHARDRT_OK) code = shardrt_source_concat(npaths, opened, NULL, out);
-  for (int32_t i = 0; i < npaths; i++) shardrt_source_free(opened[i]);
+  for (int32_t i = 0; opened != NULL && i < npaths; i++) shardrt_source_free(opened[i]);
   alloc_free((void *)opened);
   return code;
 }

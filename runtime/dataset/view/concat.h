@@ -32,9 +32,11 @@ void concat_close(shardrt_source *source);
 /* Fills a new source of a format, whose samples are one file's; after a failure the caller frees it. */
 typedef int concat_open(shardrt_source *source, const char *path, int32_t nfields, const shardrt_field *fields,
                         const shardrt_source_options *options);
-/* What a format's `open_files` does, given how it opens one file: one file's samples come after the other's. A source
- * of one file has `bytes` bytes, the format's own struct. */
-int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
+/* What a format's `open_files` does, given how it opens one file, and how many bytes at the end of it that looks at
+ * first (0: it begins at the beginning): one file's samples come after the other's. A source of one file has `bytes`
+ * bytes, the format's own struct. */
+enum { CONCAT_TAIL = 1 << 16 };
+int concat_files(const struct source_format *format, size_t bytes, concat_open *open, size_t tail, int32_t npaths,
                  const char *const *paths, int32_t nfields, const shardrt_field *fields,
                  const shardrt_source_options *options, shardrt_source **out);
 

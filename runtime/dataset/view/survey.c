@@ -14,7 +14,7 @@
 #include "system/team.h"
 #include "system/time_slice.h"
 
-enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
+enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256, FEW = 16 };
 /* What is found together is told by an all-reduce, whose messages hardly grow with the processes, where these are many
  * and that is little. */
 enum { MANY_PROCESSES = 32, LITTLE_BYTES = 1 << 20 };
@@ -128,10 +128,18 @@ static int prepare_share(struct survey_share *self, int32_t threads, int64_t roo
   return team_new(threads, team);
 }
 
+/* Of those that the job may have at once, which all ask the same servers; a few in each process of a large job. */
+static int32_t threads_of(const struct survey *survey) {
+  const int32_t processes = job_is_alone(survey->job) ? 1 : shardrt_job_info_get(survey->job)->process_count;
+  const int32_t share = survey->threads / processes, least = survey->threads < FEW ? survey->threads : FEW;
+  return share > least ? share : least;
+}
+
 /* What is found of items beyond the share's count, up to `room`, is zeros. */
 static int run_survey_share(struct survey_share *self, int64_t room) {
   const int64_t chunks = self->count / self->survey->chunk + 1;
-  int32_t threads = self->survey->threads > 0 ? self->survey->threads : machine_cores();
+  int32_t threads = machine_cores();
+  if (self->survey->threads > 0) threads = threads_of(self->survey);
   if (threads > chunks) threads = (int32_t)chunks;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   struct team *team = NULL;

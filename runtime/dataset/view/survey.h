@@ -9,8 +9,8 @@
  * at once, each with a reader of its own. Returns a code, with the message set. */
 typedef int survey_look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found);
 
-/* For files on servers, where threads wait for most of the time. */
-enum { SURVEY_ON_SERVERS = 64 };
+/* For files on servers, where threads wait for most of the time: in all processes that look together. */
+enum { SURVEY_ON_SERVERS = 256 };
 
 struct survey {
   shardrt_job *job;  /* NULL: this process looks at all */
@@ -18,7 +18,7 @@ struct survey {
   int64_t items;     /* how many there are, */
   size_t item_bytes; /* what is found of one, */
   int64_t chunk;     /* and how many are looked at in one call */
-  int32_t threads;   /* at most so many look at once; 0: as many as there are cores */
+  int32_t threads;   /* at most so many look at once, in the job; 0: in each process as many as there are cores */
   survey_look *look;
   const void *context;
 };

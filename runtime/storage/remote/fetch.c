@@ -18,7 +18,7 @@
 
 enum {
   IN_FLIGHT = 16,
-  IDLE = 64, /* as many as open files at once (view/survey.h), and find connections again for the next ones */
+  IDLE = 64, /* of those that opened many files at once (view/survey.h), which find connections again for the next */
   REDIRECTS = 10,
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */
 };
@@ -348,7 +348,11 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
   if (reply->wrong[0] != '\0') return try_again(self, t, tries, reply->wrong);
   if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted))
     return settle_refusal(self, t, tries, done);
-  snprintf(why, sizeof why, "%s", t->why[0] != '\0' ? t->why : curl_easy_strerror(result));
+  const char *said = t->why[0] != '\0' ? t->why : curl_easy_strerror(result);
+  if (result == CURLE_OPERATION_TIMEDOUT) /* without the library's milliseconds: processes then say the same */
+    said = reply->status != 0 ? "the server's answer did not come whole in time (SHARDRT_HTTP_TIMEOUT)"
+                              : "no answer came in time (SHARDRT_HTTP_TIMEOUT)";
+  snprintf(why, sizeof why, "%s", said);
   const char *advice = result == CURLE_SSL_CACERT_BADFILE ? "; CURL_CA_BUNDLE names a file of certificates" : "";
   return is_final(result) ? give_up(t, why, advice) : try_again(self, t, tries, why);
 }

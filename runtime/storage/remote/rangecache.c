@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,9 @@ static bool lock_bytes(int fd, int64_t first, int64_t count, int type) {
   return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
+/* Threads of one process wait here, where waiting costs nothing, and not for the file's lock. */
+static pthread_mutex_t putting = PTHREAD_MUTEX_INITIALIZER;
+
 static bool wait_for_lock(int fd) {
   const double end = shardrt_clock() + LOCK_SECONDS;
   long pause = 50000;
@@ -319,11 +323,11 @@ int rangecache_put(const struct rangecache *self, const struct rangecache_key *k
   const int folder = make_folder(self);
   const int lock = folder >= 0 ? open_lock(folder) : -1;
   int code = SHARDRT_OK;
-  if (lock < 0)
-    code = cannot_write(self);
-  else if (wait_for_lock(lock))
-    code = put_locked(self, lock, folder, name, &footer, data);
+  if (lock < 0) code = cannot_write(self);
+  pthread_mutex_lock(&putting);
+  if (lock >= 0 && wait_for_lock(lock)) code = put_locked(self, lock, folder, name, &footer, data);
   if (lock >= 0) close(lock);
+  pthread_mutex_unlock(&putting);
   if (folder >= 0) close(folder);
   return code;
 }

@@ -282,12 +282,20 @@ static int read_bytes(const struct remote *self, size_t offset, size_t bytes, st
 }
 
 int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst) {
+  if (offset < self->head_bytes && bytes <= self->head_bytes - offset) {
+    memcpy(dst, self->head + offset, bytes);
+    return SHARDRT_OK;
+  }
   struct state *state = state_of(reader);
   if (state == NULL) return SHARDRT_ENOMEM;
   return count_downloaded(state, reader, read_bytes(self, offset, bytes, state, dst));
 }
 
 /* ---- reading ahead ---------------------------------------------------------------------------------------------- */
+
+int64_t remote_limit(const struct remote *self) {
+  return self->cache.limit;
+}
 
 bool remote_has(const struct remote *self, size_t offset, size_t bytes) {
   const int64_t last = (int64_t)((offset + bytes - 1) / BLOCK);

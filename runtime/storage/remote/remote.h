@@ -16,7 +16,8 @@
 struct remote;
 
 /* *there = false, and no remote: the server says that there is no such file. `key` is what remote_key said of it before
- * (0: not known): where the cache knows it as that, the server is not asked, and the fingerprint is 0. EIO: what
+ * (0: not known, unless options->told says it): where the cache knows it as that, the server is not asked, and the
+ * fingerprint is 0, or what was told. EIO: what
  * fetch_run says, or the cache cannot be written; or the file could only be sent whole, and is larger than the cache's
  * limit; EINVAL: that limit is too small. */
 int remote_open(const char *url, const shardrt_source_options *options, uint64_t key, struct reader *reader,
@@ -24,9 +25,11 @@ int remote_open(const char *url, const shardrt_source_options *options, uint64_t
 void remote_close(struct remote *self); /* NULL is allowed */
 
 size_t remote_bytes(const struct remote *self);
+/* Whether the server gives it an ETag or Last-Modified, and parts of it. */
+bool remote_tells_changes(const struct remote *self);
 /* Of the address and what the server says of the file, and that it never is 0: what names it in the cache. */
 uint64_t remote_key(const struct remote *self);
-/* Of its length, ETag and first STORAGE_HEAD bytes. */
+/* Of its length and ETag, or, without one, its first STORAGE_HEAD bytes. */
 uint64_t remote_fingerprint(const struct remote *self);
 
 /* Bytes within the file, to dst; any thread, with a reader of its own. Who reads on from where he ended gets more and
@@ -34,6 +37,8 @@ uint64_t remote_fingerprint(const struct remote *self);
  * what is read, faster than it can be read. */
 int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst);
 
+/* How many bytes the cache may hold. */
+int64_t remote_limit(const struct remote *self);
 /* Whether all of these bytes are in the cache. */
 bool remote_has(const struct remote *self, size_t offset, size_t bytes);
 /* Brings into the cache what is missing there of the extents that are of remote files, and nobody else is bringing;

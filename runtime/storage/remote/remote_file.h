@@ -7,6 +7,8 @@
 #include "storage/remote/rangecache.h"
 #include "storage/remote/remote.h"
 
+enum { REMOTE_HEAD = 64 }; /* enough to tell the format by */
+
 struct remote {
   char *url, *shown;
   struct rangecache cache;
@@ -15,6 +17,8 @@ struct remote {
   bool whole; /* the server does not give parts */
   int64_t blocks;
   uint64_t fingerprint;
+  uint8_t head[REMOTE_HEAD]; /* its first bytes, which are not in the cache where little else was asked for: */
+  size_t head_bytes;         /* so many */
 };
 
 /* The connections of a reader, which lives longer than what they are used for; NULL and the message set. */

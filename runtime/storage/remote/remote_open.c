@@ -1,16 +1,27 @@
 /* remote_open.c - asking a server for a file: what it is now, and whether the cache knows it. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "storage/local/mapping.h"
 #include "storage/local/url.h"
 #include "storage/remote/remote_file.h"
+#include "storage/remote/told.h"
 
 /* What is kept of a file besides its blocks, as block 0 of a key of its own. */
 struct about {
   struct fetch_version version;
-  int32_t whole;
+  int32_t whole, head_bytes;
+  uint8_t head[REMOTE_HEAD];
 };
+
+static void take_about(struct remote *self, const struct about *about) {
+  self->version = about->version;
+  self->whole = about->whole != 0;
+  self->head_bytes = about->head_bytes > 0 && about->head_bytes <= REMOTE_HEAD ? (size_t)about->head_bytes : 0;
+  memcpy(self->head, about->head, sizeof self->head);
+}
 
 static struct rangecache_key hashed_key(const char *what, const char *url, const struct fetch_version *version) {
   struct rangecache_key key;
@@ -64,11 +75,18 @@ static int take_opened(void *context, struct fetch_request *request) {
   struct remote *self = opening->remote;
   opening->there = request->kind != FETCH_MISSING;
   if (!opening->there) return SHARDRT_OK;
-  self->whole = request->kind == FETCH_SAME ? opening->known.whole != 0 : request->kind == FETCH_WHOLE;
-  self->version = request->kind == FETCH_SAME ? opening->known.version : request->found;
+  if (request->kind == FETCH_SAME) {
+    take_about(self, &opening->known);
+  } else {
+    self->whole = request->kind == FETCH_WHOLE;
+    self->version = request->found;
+    self->head_bytes = request->got < REMOTE_HEAD ? request->got : REMOTE_HEAD;
+    if (self->head_bytes > 0) memcpy(self->head, request->data, self->head_bytes);
+  }
   set_key(self, request->data, request->got);
   int code = self->whole ? check_whole(self, request) : SHARDRT_OK;
-  if (code == SHARDRT_OK && request->got > 0)
+  const size_t all = (size_t)self->version.bytes, first = all < RANGECACHE_BLOCK ? all : RANGECACHE_BLOCK;
+  if (code == SHARDRT_OK && request->got > 0 && request->got == first)
     code = rangecache_put(&self->cache, &self->key, 0, request->data, request->got);
   return code;
 }
@@ -86,37 +104,37 @@ static bool is_known(struct remote *self, uint64_t key) {
   const struct rangecache_key place = hashed_key("about", self->url, NULL);
   struct about known;
   if (!read_about(self, &place, &known)) return false;
-  self->version = known.version;
-  self->whole = known.whole != 0;
+  take_about(self, &known);
   set_key(self, NULL, 0);
   return remote_key(self) == key;
 }
 
-/* Asks the server for the first block, unless the file is the one that the cache knows. */
-static int ask_server(struct remote *self, struct fetch *fetch, struct reader *reader, bool *there) {
+/* Asks the server for the first block, or less of it, unless the file is the one that the cache knows. */
+static int ask_server(struct remote *self, struct fetch *fetch, size_t bytes, struct reader *reader, bool *there) {
   const struct rangecache_key key = hashed_key("about", self->url, NULL);
   struct remote_opening opening = {.remote = self};
   const bool known = read_about(self, &key, &opening.known);
-  struct fetch_request request = {.url = self->url,
-                                  .shown = self->shown,
-                                  .bytes = RANGECACHE_BLOCK,
-                                  .known = known ? &opening.known.version : NULL};
+  struct fetch_request request = {
+      .url = self->url, .shown = self->shown, .bytes = bytes, .known = known ? &opening.known.version : NULL};
   int code = fetch_run(fetch, &request, 1, FETCH_TRIES, take_opened, &opening);
   reader->bytes_from_network += (int64_t)request.got;
   *there = opening.there;
   if (code != SHARDRT_OK || !*there || request.kind == FETCH_SAME) return code;
-  struct about about = {.version = self->version, .whole = self->whole};
+  struct about about = {.version = self->version, .whole = self->whole, .head_bytes = (int32_t)self->head_bytes};
+  memcpy(about.head, self->head, sizeof about.head);
   if (known) rangecache_drop(&self->cache, &key, 0);
   return rangecache_put(&self->cache, &key, 0, (const uint8_t *)&about, sizeof about);
 }
 
+/* Where there is no ETag, by what the file begins with. */
 static int find_fingerprint(struct remote *self, struct reader *reader) {
+  self->fingerprint = hash_text(hash_number(0, self->version.bytes), self->version.etag);
+  if (self->version.etag[0] != '\0') return SHARDRT_OK;
   const size_t all = (size_t)self->version.bytes, bytes = all < STORAGE_HEAD ? all : STORAGE_HEAD;
   const struct reader_mark mark = reader_mark(reader);
   uint8_t *data = reader_room(reader, bytes);
   int code = data != NULL ? remote_read(self, 0, bytes, reader, data) : ALLOC_FAILED;
-  if (code == SHARDRT_OK)
-    self->fingerprint = hash_bytes(hash_text(hash_number(0, self->version.bytes), self->version.etag), data, bytes);
+  if (code == SHARDRT_OK) self->fingerprint = hash_bytes(self->fingerprint, data, bytes);
   reader_release(reader, mark);
   return code;
 }
@@ -129,9 +147,13 @@ static int fill_remote(struct remote *self, const char *url, const shardrt_sourc
   struct fetch *fetch = remote_fetch(reader);
   if (fetch == NULL) return SHARDRT_ENOMEM;
   int code = rangecache_open(options->cache, options->cache_bytes, &self->cache);
+  const struct told_file *told = key == 0 ? told_find(options->told, hash_text(0, url)) : NULL;
+  if (told != NULL) key = told->key;
   *there = code == SHARDRT_OK && key != 0 && is_known(self, key);
+  if (*there && told != NULL) self->fingerprint = told->fingerprint;
   if (code < 0 || *there) return code;
-  code = ask_server(self, fetch, reader, there);
+  const bool ends = options->told != NULL && options->told->ends;
+  code = ask_server(self, fetch, ends ? RANGECACHE_BLOCK / 4 : RANGECACHE_BLOCK, reader, there);
   return code == SHARDRT_OK && *there ? find_fingerprint(self, reader) : code;
 }
 
@@ -158,6 +180,10 @@ void remote_close(struct remote *self) {
 
 size_t remote_bytes(const struct remote *self) {
   return (size_t)self->version.bytes;
+}
+
+bool remote_tells_changes(const struct remote *self) {
+  return !self->whole && (self->version.etag[0] != '\0' || self->version.modified[0] != '\0');
 }
 
 uint64_t remote_key(const struct remote *self) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "shardrt.h"
 #include "storage/service/ask.h"
+#include "storage/service/listing.h"
 #include "storage/service/percent.h"
 
 struct object {
@@ -194,5 +195,20 @@ int shardrt_listing_new(const char *prefix, int32_t deep, shardrt_listing **out)
     *out = made;
   else
     shardrt_listing_free(made);
+  return code;
+}
+
+/* ---- of another process ----------------------------------------------------------------------------------------- */
+
+shardrt_listing *listing_empty(void) {
+  shardrt_listing *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) (void)ALLOC_FAILED;
+  return made;
+}
+
+int listing_add(shardrt_listing *self, const char *address, int64_t bytes) {
+  char *copy = alloc_text("%s", address);
+  int code = copy != NULL ? add_object(self, copy, bytes) : ALLOC_FAILED;
+  if (code != SHARDRT_OK) alloc_free(copy);
   return code;
 }

@@ -202,7 +202,8 @@ static int make_cached(const struct cache_request *r, const struct target *t, st
     allow_readers(r, &file);
     code = r->make(&file, r->context);
     if (code == SHARDRT_OK) code = map_cached(r, t, out);
-    if (code == 0) code = newfile_commit(&file);
+    /* An index of a server's file tells by itself whether it is whole; thousands are made at once. */
+    if (code == 0) code = url_is(r->path) && r->suffix != NULL ? newfile_put(&file) : newfile_commit(&file);
     newfile_drop(&file);
   }
   if (code == SHARDRT_EIO) error_prefix(code, "the cache ($SHARDRT_CACHE, or cache = …, names another folder)");

@@ -1,0 +1,266 @@
+-- long: 40 s
+-- Files on a server that is far away and busy (store.py): how many requests and bytes it takes to open many of them,
+-- alone and in a job; a loader's stream, which is that of the disk, though one request in a few fails; what is asked
+-- for once. All is counted by the server.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local store = require "tests.support.storage.store"
+
+local FILES = 70
+local MIB = 2 ^ 20
+
+local folder, server
+
+-- Runs a recipe, alone or in o.processes, with a new cache; `after` of what the server counted.
+local function run(source, o)
+  o = o or {}
+  local cache = o.cache or files.folder()
+  server:counts()
+  local result = mpi.run {
+    source = [[
+      local shardrt = require "shardrt"
+      local ffi = require "ffi"
+      local url, folder = os.getenv "STORE", os.getenv "STORED"
+      local function many(base, name, n)
+        local list = {}
+        for i = 1, n do list[i] = ("%s/many/%02d.%s"):format(base, i, name) end
+        return list
+      end
+      -- What a loader over the source gives, as a number, and what it says of itself.
+      local function stream(source, field, o)
+        o.source, o.epochs, o.seed = source, 1, 5
+        local loader, hash, step = shardrt.loader(o), 0ULL, 0
+        for batch in loader do
+          local host = shardrt.process_allgather(batch[field])
+          local packed = host:packed()
+          local words = ffi.cast("const uint64_t *", packed.data)
+          for i = 0, packed.size / 8 - 1 do hash = hash * 31 + words[i] end
+          step = step + 1
+        end
+        return tostring(hash) .. " of " .. step, loader:stats()
+      end
+    ]] .. source,
+    processes = o.processes, devices = 1, limit = 120, options = o.options,
+    env = { SHARDRT_CACHE = cache, STORE = server.url, STORED = folder, SHARDRT_HTTP_TIMEOUT = o.timeout or "20" },
+  }
+  if not o.cache then files.remove(cache) end
+  return result, server:counts()
+end
+
+-- As tar writes it: members are pairs of a name and data.
+local function tar(members)
+  local out = {}
+  for _, member in ipairs(members) do
+    local name, data = member[1], member[2]
+    local head = name .. ("\0"):rep(100 - #name) .. "0000644\0" .. "0000000\0" .. "0000000\0"
+      .. ("%011o\0"):format(#data) .. "00000000000\0" .. "        " .. "0" .. ("\0"):rep(100) .. "ustar\00000"
+      .. ("\0"):rep(247)
+    local sum = 0
+    for i = 1, 512 do sum = sum + head:byte(i) end
+    out[#out + 1] = head:sub(1, 148) .. ("%06o\0 "):format(sum) .. head:sub(157) .. data .. ("\0"):rep(-#data % 512)
+  end
+  return table.concat(out) .. ("\0"):rep(1024)
+end
+
+setup(function()
+  folder = files.folder()
+  os.execute(("mkdir -p '%s/many' '%s/large' && cp -r tests/files/mds '%s/'"):format(folder, folder, folder))
+  os.execute(("gunzip -c tests/files/array_record/zstd-4.array_record.gz >'%s/one.array_record'"):format(folder))
+  for i = 1, FILES do
+    local function copy(from, ending)
+      os.execute(("ln '%s' '%s/many/%02d.%s' 2>/dev/null || cp '%s' '%s/many/%02d.%s'"):format(from, folder, i, ending,
+        from, folder, i, ending))
+    end
+    files.write(folder .. "/many", ("%02d.jsonl"):format(i), ('{"x": %d}\n'):format(i))
+    files.write(folder .. "/many", ("%02d.tar"):format(i), tar { { i .. ".cls", tostring(i) } })
+    copy("tests/files/parquet/plain.parquet", "parquet")
+    copy(folder .. "/one.array_record", "array_record")
+  end
+  local data = files.bytes(2 * MIB)
+  for i = 0, 2 do -- shards of large members
+    local members = {}
+    for k = 0, 3 do
+      local key = ("%04d"):format(4 * i + k)
+      members[#members + 1] = { key .. ".bin", key .. data:sub(#key + 1) }
+      members[#members + 1] = { key .. ".cls", tostring(4 * i + k) }
+    end
+    files.write(folder .. "/large", ("%d.tar"):format(i), tar(members))
+  end
+  server = store.start(folder, "latency=5 fail=0")
+end)
+teardown(function()
+  server:stop()
+  files.remove(folder)
+end)
+
+local function ran(result) assert.equal(0, result.status, result.output) end
+
+describe("many files on a server", function()
+  local opening = ([[
+    local n = { jsonl = 1, tar = 1, parquet = 1, array_record = 1 }
+    for _, format in ipairs { "jsonl", "tar", "parquet", "array_record" } do
+      local o = format == "parquet" and { fields = { "i64" } } or {}
+      local source = shardrt.source[format](many(url, format, %d), o)
+      local here = shardrt.source[format](many(folder, format, %d), o)
+      assert(#source == #here)
+      n[format] = #source
+    end
+    shardrt.say("%%d %%d %%d %%d", n.jsonl, n.tar, n.parquet, n.array_record)
+  ]]):format(FILES, FILES)
+
+  it("is opened by a request for each, or two, many at once, and later by a short one", function()
+    local cache = files.folder()
+    local result, counts = run(opening, { cache = cache })
+    ran(result)
+    local bytes = counts.bytes
+    assert.equal(5 * FILES, counts.requests) -- ArrayRecord files here are longer than what is asked for first
+    assert.is_true(counts.most >= 32, counts.most .. " at once")
+    result, counts = run(opening, { cache = cache })
+    ran(result)
+    assert.is_true(counts.requests == 4 * FILES and counts.bytes == 0 and bytes > 0, counts.bytes .. " bytes again")
+    files.remove(cache)
+  end)
+
+  it("is opened by as many in the whole job", function()
+    local result, counts = run(opening, { processes = 3 })
+    ran(result)
+    -- Of records, every process opens the first file.
+    assert.is_true(counts.requests <= 5 * FILES + 2 * 2, counts.requests .. " requests")
+  end)
+
+  it("that cannot be opened is one line for all processes", function()
+    local result = run([[
+      local list = many(url, "parquet", 70)
+      list[41] = url .. "/many/missing.parquet"
+      shardrt.source.parquet(list)
+    ]], { processes = 3 })
+    assert.equal(1, result.status, result.output)
+    local _, lines = result.stderr:gsub("missing%.parquet: there is no such file on the server %(404%)", "")
+    assert.equal(1, lines, result.stderr)
+  end)
+end)
+
+describe("what tells where its samples are", function()
+  it("is all that is asked for: index.json, headers of tars and of arrays", function()
+    local result, counts = run [[
+      local source = shardrt.source.mds(url .. "/mds/raw", { fields = { number = "int64", text = "bytes" } })
+      shardrt.say("%d", #source)
+    ]]
+    ran(result)
+    assert.equal(1, counts.requests)
+    result, counts = run [[
+      local list = { url .. "/large/0.tar", url .. "/large/1.tar", url .. "/large/2.tar" }
+      assert(#shardrt.source.tar(list) == 12)
+    ]]
+    ran(result)
+    assert.is_true(counts.bytes < 3 * 4 * 2 * MIB / 4, counts.bytes .. " bytes of 24 MiB")
+    result, counts = run [[
+      local shardrt = require "shardrt"
+      local x = shardrt.ndarray.arange(2 ^ 20, "int32"):reshape { 2 ^ 12, 2 ^ 8 }
+      shardrt.save(folder .. "/large/x.safetensors", { x = x })
+      local source = shardrt.source.safetensors(url .. "/large/x.safetensors")
+      assert(#source == 2 ^ 12)
+      shardrt.say("%d", tonumber(source:read(4000, 1).x.data[1]))
+    ]]
+    ran(result)
+    assert.truthy(result.stdout:find(tostring(4000 * 256 + 1), 1, true), result.stdout)
+    assert.is_true(counts.bytes <= 3 * 2 ^ 18, counts.bytes .. " bytes of 4 MiB")
+  end)
+
+  it("suffices for a stream of MDS that is the disk's", function()
+    local result = run([[
+      local function all(base)
+        local source = shardrt.source.mds(base .. "/mds/raw", { fields = { number = "int64" } })
+        local words = {}
+        for batch in shardrt.loader { source = source, batch_size = 6, shuffle = "blocks", seed = 2, epochs = 1 } do
+          local host = shardrt.process_allgather(batch.number)
+          for i = 0, host.size - 1 do words[#words + 1] = tonumber(host.data[i]) end
+        end
+        return table.concat(words, " ")
+      end
+      assert(#all(folder) > 5 and all(folder) == all(url))
+    ]], { processes = 2 })
+    ran(result)
+  end)
+end)
+
+describe("a loader over files on a server", function()
+  local LARGE = [[
+    local function large(base, o)
+      o.fields = { bin = { "uint8", { 2 ^ 21 } }, cls = "int64" }
+      return shardrt.source.tar({ base .. "/large/0.tar", base .. "/large/1.tar", base .. "/large/2.tar" }, o)
+    end
+    local function counts() -- what the server counted up to now
+      local ask = "python3 -c 'import urllib.request as r; print(r.urlopen(\"%s/-/counts\").read().decode())'"
+      local pipe = io.popen(ask:format(url))
+      local text = pipe:read "*a"
+      pipe:close()
+      return text
+    end
+  ]]
+
+  it("gives the disk's stream while requests fail, and keeps to the cache's limit", function()
+    local kept = server
+    server = store.start(folder, "latency=2 fail=6")
+    local cache = files.folder()
+    local result, counts = run(LARGE .. [[
+      for _, shuffle in ipairs { false, true } do
+        local one = stream(large(folder, {}), "bin", { batch_size = 2, shuffle = shuffle })
+        local other = stream(large(url, { cache_bytes = 8 * 2 ^ 20 }), "bin", { batch_size = 2, shuffle = shuffle })
+        assert(one == other, one .. " and " .. other)
+        assert(one:find "of 6$", one)
+      end
+    ]], { processes = 2, cache = cache })
+    server:stop()
+    server = kept
+    ran(result)
+    assert.is_true(counts.failed >= 8, counts.failed .. " failed")
+    local pipe = io.popen(("find '%s/http' -type f -name '*-*' -printf '%%s\n'"):format(cache))
+    local bytes = 0
+    for line in pipe:lines() do bytes = bytes + tonumber(line) end
+    pipe:close()
+    assert.is_true(bytes > 2 * MIB and bytes <= 8 * MIB, bytes .. " bytes in the cache")
+    files.remove(cache)
+  end)
+
+  it("counts what the server counts", function()
+    local result, counts = run(LARGE .. [[
+      local source = large(url, { cache_bytes = 14 * 2 ^ 20 })
+      counts()
+      local _, stats = stream(source, "bin",
+        { batch_size = 1, shuffle = "blocks", window = 2, num_workers = 1, prefetch = 1 })
+      shardrt.say("%.0f", stats.bytes_from_network)
+    ]])
+    ran(result)
+    assert.equal(counts.bytes, tonumber(result.stdout))
+    -- A block of the cache at each end of a member, of eight, is its neighbour's, too.
+    assert.is_true(counts.bytes <= 1.15 * 24 * MIB, counts.bytes .. " bytes for 24 MiB")
+  end)
+
+  it("is told in one line of a server that does not answer, and of an object that is another one", function()
+    local result = run([[
+      shardrt.source.npy { x = url .. "/hang" }
+    ]], { processes = 2, timeout = "0.3" })
+    assert.equal(1, result.status, result.output)
+    local _, lines = result.stderr:gsub("/hang: bytes 0 to 262143: no answer came in time", "")
+    assert.equal(1, lines, result.stderr)
+    result = run([[
+      shardrt.ndarray.arange(2 ^ 20, "int32"):reshape { 2 ^ 12, 2 ^ 8 }:save(folder .. "/replaced.npy")
+      shardrt.sync_global_devices "made"
+      local loader = shardrt.loader { source = shardrt.source.npy { x = url .. "/replaced.npy" }, batch_size = 2 ^ 6,
+        epochs = 1, num_workers = 1, prefetch = 1 }
+      loader()
+      shardrt.sync_global_devices "read"
+      if shardrt.process_index() == 0 then
+        shardrt.ndarray.zeros({ 2 ^ 12, 2 ^ 8 }, "int32"):save(folder .. "/other.npy")
+        os.rename(folder .. "/other.npy", folder .. "/replaced.npy")
+      end
+      shardrt.sync_global_devices "replaced"
+      for _ in loader do end
+    ]], { processes = 2, options = { "--timeout", "20" } })
+    assert.equal(1, result.status, result.output)
+    local _, said = result.stderr:gsub("/replaced%.npy: the file on the server is another one since it was opened", "")
+    assert.equal(1, said, result.stderr)
+  end)
+end)
