@@ -59,5 +59,8 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct extents *out);
 void dense_close(shardrt_source *source);
+#define DENSE_SOURCE                                                                                                   \
+  .gather = dense_gather, .value = dense_value, .find = dense_find, .extents = dense_extents, SOURCE_RUNS,             \
+  .close = dense_close
 
 #endif

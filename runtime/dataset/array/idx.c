@@ -118,10 +118,5 @@ static int open_idx(int32_t nfields, const char *const *names, const char *const
 const struct source_format idx_format = {
     .name = "idx",
     .open = open_idx,
-    .gather = dense_gather,
-    .value = dense_value,
-    .find = dense_find,
-    .extents = dense_extents,
-    SOURCE_RUNS,
-    .close = dense_close,
+    DENSE_SOURCE,
 };

@@ -44,12 +44,7 @@ static int open_npy(int32_t nfields, const char *const *names, const char *const
 const struct source_format npy_format = {
     .name = "npy",
     .open = open_npy,
-    .gather = dense_gather,
-    .value = dense_value,
-    .find = dense_find,
-    .extents = dense_extents,
-    SOURCE_RUNS,
-    .close = dense_close,
+    DENSE_SOURCE,
 };
 
 /* ---- as an array ---- */

@@ -57,5 +57,8 @@ int64_t chunk_grid_block_count(const shardrt_source *source);
 struct sample_range chunk_grid_block(const shardrt_source *source, int64_t block);
 int64_t chunk_grid_blocks_kept(const shardrt_source *source);
 void chunk_grid_close(shardrt_source *source);
+#define CHUNK_GRID_SOURCE                                                                                              \
+  .gather = chunk_grid_gather, .extents = chunk_grid_extents, .block_count = chunk_grid_block_count,                   \
+  .block = chunk_grid_block, .blocks_kept = chunk_grid_blocks_kept, .close = chunk_grid_close
 
 #endif

@@ -159,10 +159,5 @@ static int open_hdf5(int32_t nfields, const char *const *names, const char *cons
 const struct source_format hdf5_format = {
     .name = "hdf5",
     .open = open_hdf5,
-    .gather = chunk_grid_gather,
-    .extents = chunk_grid_extents,
-    .block_count = chunk_grid_block_count,
-    .block = chunk_grid_block,
-    .blocks_kept = chunk_grid_blocks_kept,
-    .close = chunk_grid_close,
+    CHUNK_GRID_SOURCE,
 };

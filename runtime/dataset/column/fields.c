@@ -1,10 +1,5 @@
 #include "dataset/column/fields.h"
 
-#include <string.h>
-
-#include "base/alloc.h"
-#include "base/error.h"
-#include "dataset/record/records.h"
 #include "storage/block_cache.h"
 
 int column_fields_make(shardrt_source *source, const struct column_leaves *leaves, int32_t nasked,
@@ -49,20 +44,6 @@ int column_refuse_null(const shardrt_source *source, const char *title, int32_t 
 
 int column_row_error(const shardrt_source *source, const char *title, int32_t field, int64_t row, int code) {
   return error_prefix(code, "%s: column \"%s\", row %lld", title, source->fields[field].name, (long long)row);
-}
-
-int column_copy(const uint8_t *from, size_t bytes, struct reader *reader, const uint8_t **out) {
-  uint8_t *room = reader_room(reader, bytes);
-  if (room == NULL) return ALLOC_FAILED;
-  if (bytes > 0) memcpy(room, from, bytes);
-  *out = room;
-  return SHARDRT_OK;
-}
-
-int column_value(const shardrt_source *source, const char *title, int32_t field, int64_t row, const uint8_t *data,
-                 size_t bytes, struct reader *reader, struct value *out) {
-  int code = records_elements(&source->fields[field], data, bytes, reader, out);
-  return code == SHARDRT_EFORMAT ? error_prefix(code, "%s: row %lld", title, (long long)row) : code;
 }
 
 size_t column_row_bytes(size_t bytes, int64_t rows) {

@@ -3,8 +3,12 @@
 #ifndef SHARDRT_DATASET_COLUMN_FIELDS_H
 #define SHARDRT_DATASET_COLUMN_FIELDS_H
 
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
 #include "dataset/column/column.h"
-#include "dataset/source.h"
+#include "dataset/record/records.h"
 
 /* Makes a source's field `field` of a leaf, as it is asked for (NULL: as the file has it); `null` and `tells` are those
  * of column_make, and `null` stays. The message is the end of a sentence about the file. */
@@ -26,11 +30,20 @@ int column_refuse_null(const shardrt_source *source, const char *title, int32_t 
 /* Puts file, column and row in front of a message. */
 int column_row_error(const shardrt_source *source, const char *title, int32_t field, int64_t row, int code);
 
-/* A copy in the arena, of what may be gone before the value is. */
-int column_copy(const uint8_t *from, size_t bytes, struct reader *reader, const uint8_t **out);
 /* The value of a row whose bytes these are. EFORMAT: they are not of the field's shape. */
-int column_value(const shardrt_source *source, const char *title, int32_t field, int64_t row, const uint8_t *data,
-                 size_t bytes, struct reader *reader, struct value *out);
+static inline int column_value(const shardrt_source *source, const char *title, int32_t field, int64_t row,
+                               const uint8_t *data, size_t bytes, struct reader *reader, struct value *out) {
+  int code = records_elements(&source->fields[field], data, bytes, reader, out);
+  return code == SHARDRT_EFORMAT ? error_prefix(code, "%s: row %lld", title, (long long)row) : code;
+}
+/* A copy in the arena, of what may be gone before the value is. */
+static inline int column_copy(const uint8_t *from, size_t bytes, struct reader *reader, const uint8_t **out) {
+  uint8_t *room = reader_room(reader, bytes);
+  if (room == NULL) return ALLOC_FAILED;
+  if (bytes > 0) memcpy(room, from, bytes);
+  *out = room;
+  return SHARDRT_OK;
+}
 
 /* Bytes of a column for each row. */
 size_t column_row_bytes(size_t bytes, int64_t rows);

@@ -54,16 +54,9 @@ static int64_t counting_before(const shardrt_source *source, int64_t number) {
   return bits == 0 ? before : before + __builtin_popcountll(f->words[word] & ((UINT64_C(1) << bits) - 1));
 }
 
-static int64_t filter_block_count(const shardrt_source *source) {
-  return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
-}
-
 /* What is let through of the base's block. */
 static struct sample_range filter_block(const shardrt_source *source, int64_t block) {
-  if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
-  const struct sample_range of_base = source_block(source->bases[0], block);
-  const int64_t first = counting_before(source, of_base.first);
-  return (struct sample_range){.first = first, .count = counting_before(source, of_base.first + of_base.count) - first};
+  return view_block(source, block, counting_before);
 }
 
 static int filter_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
@@ -97,7 +90,7 @@ static const struct source_format filter_format = {
     .translate = filter_translate,
     .fingerprint = filter_fingerprint,
     .selection_hash = filter_selection_hash,
-    .block_count = filter_block_count,
+    .block_count = view_block_count,
     .block = filter_block,
     .prune = filter_prune,
     .close = filter_close,

@@ -75,7 +75,7 @@ void pruned_clear(struct pruned *self) {
 }
 
 int pruned_by_base(const shardrt_source *view, const shardrt_source *base, int32_t field,
-                   const struct condition *condition, pruned_place *place, struct pruned *out) {
+                   const struct condition *condition, view_place *place, struct pruned *out) {
   struct pruned of_base = {0};
   int code = source_prune(base, field, condition, &of_base);
   for (int64_t i = 0; i < of_base.count && code == SHARDRT_OK; i++) {

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_DATASET_VIEW_PRUNED_H
 #define SHARDRT_DATASET_VIEW_PRUNED_H
 
-#include "dataset/source.h"
+#include "dataset/view/view.h"
 
 /* Ranges that ascend and do not touch. */
 struct pruned {
@@ -21,10 +21,8 @@ int64_t pruned_samples(const struct pruned *self);
 /* Which of `count` samples from `first` on, 64 at most, are in none: a bit each. */
 uint64_t pruned_left(const struct pruned *self, int64_t first, int64_t count);
 
-/* What a base says of a field of its own, for a view that has the same samples as ranges of its own: `place` says which
- * sample of the view is the first that is not before sample `number` of the base. */
-typedef int64_t pruned_place(const shardrt_source *view, int64_t number);
+/* What a base says of a field of its own, for a view that has the same samples as ranges of its own. */
 int pruned_by_base(const shardrt_source *view, const shardrt_source *base, int32_t field,
-                   const struct condition *condition, pruned_place *place, struct pruned *out);
+                   const struct condition *condition, view_place *place, struct pruned *out);
 
 #endif

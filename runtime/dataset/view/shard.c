@@ -56,16 +56,9 @@ static int64_t samples_before(const shardrt_source *source, int64_t number) {
   return before < source->count ? before : source->count;
 }
 
-static int64_t shard_block_count(const shardrt_source *source) {
-  return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
-}
-
 /* What it has of the base's block; often the same for each, where a block has many. */
 static struct sample_range shard_block(const shardrt_source *source, int64_t block) {
-  if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
-  const struct sample_range of_base = source_block(source->bases[0], block);
-  const int64_t first = samples_before(source, of_base.first);
-  return (struct sample_range){.first = first, .count = samples_before(source, of_base.first + of_base.count) - first};
+  return view_block(source, block, samples_before);
 }
 
 static int shard_prune(const shardrt_source *source, int32_t field, const struct condition *condition,
@@ -81,7 +74,7 @@ static const struct source_format shard_format = {
     .compute = shard_compute,
     .fingerprint = shard_fingerprint,
     .selection_hash = shard_selection_hash,
-    .block_count = shard_block_count,
+    .block_count = view_block_count,
     .block = shard_block,
     .prune = shard_prune,
     .close = view_close,

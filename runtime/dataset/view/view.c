@@ -171,3 +171,14 @@ size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box
   }
   return most;
 }
+
+int64_t view_block_count(const shardrt_source *source) {
+  return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
+}
+
+struct sample_range view_block(const shardrt_source *source, int64_t block, view_place *place) {
+  if (source_stands_alone(source->bases[0])) return (struct sample_range){.first = block, .count = 1};
+  const struct sample_range of_base = source_block(source->bases[0], block);
+  const int64_t first = place(source, of_base.first);
+  return (struct sample_range){.first = first, .count = place(source, of_base.first + of_base.count) - first};
+}

@@ -45,4 +45,10 @@ int64_t view_number(const shardrt_source *source, int64_t sample);
 size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 void view_close(shardrt_source *source);
 
+/* Which sample of a view is the first that is not before sample `number` of its base. */
+typedef int64_t view_place(const shardrt_source *view, int64_t number);
+/* Blocks of a kind that has samples of one base in their order: what it has of the base's blocks. */
+int64_t view_block_count(const shardrt_source *source);
+struct sample_range view_block(const shardrt_source *source, int64_t block, view_place *place);
+
 #endif

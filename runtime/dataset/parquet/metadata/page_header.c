@@ -11,29 +11,18 @@ static size_t header_size(struct thrift *t, const struct thrift_field *field) {
   return t->failed ? 0 : (size_t)value;
 }
 
-static void read_data_page(struct thrift *t, struct page_header *out) {
+/* Of data, or (without levels) of a dictionary. */
+static void read_page(struct thrift *t, bool has_levels, struct page_header *out) {
   struct thrift_field field = {0};
   while (thrift_next(t, &field)) {
     if (field.id == 1)
       out->values = (int64_t)header_size(t, &field);
     else if (field.id == 2)
       out->encoding = (int32_t)thrift_whole(t, &field);
-    else if (field.id == 3)
+    else if (field.id == 3 && has_levels)
       out->definition_encoding = (int32_t)thrift_whole(t, &field);
-    else if (field.id == 4)
+    else if (field.id == 4 && has_levels)
       out->repetition_encoding = (int32_t)thrift_whole(t, &field);
-    else
-      thrift_skip(t, field.type);
-  }
-}
-
-static void read_dictionary_page(struct thrift *t, struct page_header *out) {
-  struct thrift_field field = {0};
-  while (thrift_next(t, &field)) {
-    if (field.id == 1)
-      out->values = (int64_t)header_size(t, &field);
-    else if (field.id == 2)
-      out->encoding = (int32_t)thrift_whole(t, &field);
     else
       thrift_skip(t, field.type);
   }
@@ -85,10 +74,10 @@ static void parse_header(struct thrift *t, struct page_header *out) {
       out->crc = (uint32_t)thrift_whole(t, &field);
       out->has_crc = true;
     } else if (field.id == 5 && is_struct) {
-      read_data_page(t, out);
+      read_page(t, true, out);
       told = told || out->kind == PAGE_DATA;
     } else if (field.id == 7 && is_struct) {
-      read_dictionary_page(t, out);
+      read_page(t, false, out);
       told = told || out->kind == PAGE_DICTIONARY;
     } else if (field.id == 8 && is_struct) {
       read_data_page_2(t, out);
