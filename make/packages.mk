@@ -57,6 +57,8 @@ define install_for
   dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; done; \
 if [ -n "$$missing" ]; then \
   command -v apt-get >/dev/null || { echo "needs Debian's packages$$missing; this system has no apt-get"; exit 1; }; \
+  [ -z "$(SUDO)" ] || command -v $(SUDO) >/dev/null || { echo "needs Debian's packages$$missing; only root may install" \
+    "them, and there is no $(SUDO). \`make\` alone builds with the libraries that it finds"; exit 1; }; \
   echo "installing$$missing"; \
   $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; fi
 endef

@@ -1,5 +1,6 @@
 /* main.c - the command: the job, one Lua state, the recipe. */
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,7 +173,16 @@ static void whole_lines(void) {
   tcsetattr(STDOUT_FILENO, TCSANOW, &terminal);
 }
 
+/* `shardrt run` keeps SIGTERM from mpirun, and some mpirun's processes begin with what is blocked there. */
+static void hear_sigterm(void) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigprocmask(SIG_UNBLOCK, &ends, NULL);
+}
+
 int main(int argc, char **argv) {
+  hear_sigterm();
   whole_lines();
   error_for_command();
   struct invocation p = {.command_line = command_line_parse(argc, argv)};

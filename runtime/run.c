@@ -1,7 +1,9 @@
 /* run.c - starts mpirun, and starts it again.
  *
  * mpirun's own way to end is a second between SIGTERM and SIGKILL, too little to save in. So SIGTERM goes on to it as
- * SIGUSR1 first, which it hands to the processes and lives; they end in an orderly way, with STOP_STATUS.
+ * SIGUSR1 first, which it hands to the processes and lives; they end in an orderly way, with STOP_STATUS. Who sends it
+ * to all processes (scancel, systemd, timeout) does not reach mpirun, where that starts a recipe: SIGTERM is blocked
+ * there, and each process unblocks it again. SIGINT stands for it then.
  *
  * What becomes of a job that died:
  *   - by a signal (a process was killed): it goes on with one process fewer, if it may. mpirun says so by a status of
@@ -165,10 +167,10 @@ static void leave_terminal(void) {
 
 /* In the child. A job that is not started again keeps the terminal, whose signals then come to it without the launcher.
  */
-static void become_mpirun(char **words, bool keeps_terminal, pid_t launcher, const sigset_t *unblocked, int failure) {
+static void become_mpirun(char **words, bool keeps_terminal, pid_t launcher, const sigset_t *blocked, int failure) {
   if (!keeps_terminal) leave_terminal();
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  sigprocmask(SIG_SETMASK, unblocked, NULL);
+  prctl(PR_SET_PDEATHSIG, SIGINT);
+  sigprocmask(SIG_SETMASK, blocked, NULL);
   if (getppid() == launcher) execvp(words[0], words);
   const int problem = errno;
   const ssize_t written = write(failure, &problem, sizeof problem);
@@ -176,11 +178,11 @@ static void become_mpirun(char **words, bool keeps_terminal, pid_t launcher, con
 }
 
 /* The child, or -1 with errno. */
-static pid_t start(char **words, bool keeps_terminal, const sigset_t *unblocked) {
+static pid_t start(char **words, bool keeps_terminal, const sigset_t *blocked) {
   int failure[2], problem = 0; /* closed by a good exec */
   if (pipe2(failure, O_CLOEXEC) != 0) return -1;
   const pid_t launcher = getpid(), child = fork();
-  if (child == 0) become_mpirun(words, keeps_terminal, launcher, unblocked, failure[1]);
+  if (child == 0) become_mpirun(words, keeps_terminal, launcher, blocked, failure[1]);
   if (child < 0) problem = errno;
   close(failure[1]);
   if (child > 0 && read(failure[0], &problem, sizeof problem) > 0) waitpid(child, NULL, 0);
@@ -194,7 +196,8 @@ static void pass_on(struct watch *w, pid_t child, const siginfo_t *info) {
   const bool is_of_terminal = w->keeps_terminal && info->si_code > 0; /* mpirun has it from there, too */
   const bool asks = info->si_signo == SIGTERM && w->stop == 0;
   w->stop = info->si_signo;
-  if (!is_of_terminal) kill(child, asks ? SIGUSR1 : info->si_signo);
+  const int ends = info->si_signo == SIGTERM ? SIGINT : info->si_signo;
+  if (!is_of_terminal) kill(child, asks ? SIGUSR1 : ends);
 }
 
 /* The exit status of mpirun. Passes signals on to it. */
@@ -270,6 +273,7 @@ int run_job(const struct run *r) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
+  if (!r->is_program) sigaddset(&before, SIGTERM); /* a program may not know that it is to unblock it */
   const bool is_once = r->restarts == 0;
   struct watch w = {
       .options = r, .processes = r->processes, .keeps_terminal = is_once, .heard = is_once ? -1 : restart_info_open()};

@@ -102,6 +102,20 @@ describe("a signal that asks a job to end", function()
       true), result.stderr)
   end)
 
+  it("may come to all processes at once, mpirun among them, which would leave them a second", function()
+    local source = HEAD .. [[
+      local saved = checkpoint(1000)
+      for batch in loader do
+        train(batch)
+        if saved.steps >= 30 then ffi.C.usleep(1500000) end
+        saved:step()
+      end]]
+    local all = ("$(pgrep -f '^[^ ]*(shardrt|mpirun|prterun) .*%s/recipe.lua')"):format(folder)
+    local result = run(program .. " run -n 2", source, "kill -TERM " .. all)
+    assert.equal(85, result.status, result.output)
+    assert.truthy(result.stderr:find("at step " .. #steps() .. ", which is saved", 1, true), result.output)
+  end)
+
   it("ends at once, with a line, what has no checkpoint", function()
     for command, status in pairs { [program] = 143, [program .. " run -n 2"] = 143 } do
       local result = run(command, HEAD .. "for batch in loader do train(batch) end", "kill -TERM $job")

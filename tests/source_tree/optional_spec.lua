@@ -125,6 +125,13 @@ describe("the Makefile", function()
     assert.truthy(noted:find "\nNEEDED := LuaJIT zlib\n", noted)
   end)
 
+  it("says without root what only root could install, and what works all the same", function()
+    local said = mpi.shell(CLEAN .. " make deps-demo SUDO=no-sudo NEEDS=demo:no-such-package")
+    assert.not_equal(0, said.status)
+    assert.equal("needs Debian's packages no-such-package; only root may install them, and there is no no-sudo. "
+      .. "`make` alone builds with the libraries that it finds\n", said.stdout)
+  end)
+
   it("installs for the demo what that needs, and nothing that is for tests", function()
     local said = mpi.shell(CLEAN .. " make -n deps-demo").stdout
     local packages = assert(said:match "for package in ([^;]+);", said) .. " "
