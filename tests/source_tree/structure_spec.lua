@@ -21,7 +21,8 @@ end
 local ROOMS = {
   "base", "system", "lua", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard/exchange", "reshard", "check",
-  "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/remote", "storage", "trace",
+  "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/upload", "storage/remote",
+  "storage", "trace",
   "dataset", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record",
   "dataset/parquet/metadata", "dataset/parquet/encoding", "dataset/parquet", "dataset/arrow", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
@@ -176,6 +177,7 @@ describe("the rooms", function()
     ["library/sigbus"] = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/stop_request"] = true,
     ["comm/transport/mpi"] = true, ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true,
     ["comm/transport/alone"] = true, ["comm/transport/launcher"] = true,
+    ["system/signal_undo"] = true,
   }
 
   it("never print and never exit", function()
