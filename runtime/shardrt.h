@@ -75,6 +75,7 @@ extern "C" {
 #include "reshard/reshard_api.h"
 #include "check/check_api.h"
 #include "storage/write/write_api.h"
+#include "storage/upload/upload_api.h"
 #include "storage/storage_api.h"
 #include "trace/trace_api.h"
 #include "dataset/dataset_api.h"

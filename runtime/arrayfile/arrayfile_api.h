@@ -8,7 +8,8 @@
 /* .npy files as arrays. header: dtype, ndim, shape (which has room for SHARDRT_MAX_NDIM), and a fingerprint (may be
  * NULL) of the file's length and first block. load: the whole of it. fill: gives every shard of an array that is being
  * made, and has the file's dtype and shape, its buffer; reads only this process's distinct boxes, each once, and tells
- * how many bytes these are (*bytes_read may be NULL). save: whole or not at all (a temporary name, synced, renamed). */
+ * how many bytes these are (*bytes_read may be NULL). save: whole or not at all (a temporary name, synced,
+ * renamed; an object of a bucket by an upload of this process's). */
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint);
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read);
@@ -56,9 +57,14 @@ typedef struct shardrt_saved {
  * all, also where the job is killed or a disk is full: it is written under a temporary name, `path` and ".<16
  * digits>.tmp", synced, and renamed; what a killed job left behind is removed by the next one that saves to the same
  * path. An error in one process is an error in all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH:
- * processes that save different things. EIO. */
+ * processes that save different things. EIO.
+ *
+ * At an address ("s3://bucket/key") it becomes an object with the same bytes: what a process sends need not be what its
+ * devices hold. Large objects go up in parts; whatever fails, also a process, and SIGTERM end the upload. *sums, which
+ * may be NULL, becomes the hashes of every 8 MiB of it (shardrt_file_fingerprint), in every process; the caller's. Of a
+ * file it stays as it is. */
 int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, const shardrt_saved *entries,
-                             int64_t *bytes_written);
+                             int64_t *bytes_written, shardrt_buffer **sums);
 /* An array whose boxes would be very many very small runs in the file, scattered between those of other processes
  * (columns of few bytes), is laid out in rows before it is written, over the job's links: *out becomes that sharding,
  * with a count, or NULL for an array that is written as it is. Only an array's layout decides. */

@@ -1,8 +1,57 @@
 /* npy_save.c - an array of one process as a .npy file. */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/size.h"
 #include "codec/npy_header.h"
+#include "storage/local/url.h"
+#include "storage/upload/object_upload.h"
 #include "storage/write/newfile.h"
+
+struct npy_piece {
+  const char *data;
+  size_t bytes;
+};
+
+static int write_file(const char *path, struct npy_piece header, struct npy_piece elements) {
+  struct newfile file;
+  int code = newfile_open(path, &file);
+  if (code < 0) return code;
+  code = newfile_write(&file, header.data, header.bytes);
+  if (code == SHARDRT_OK) code = newfile_write(&file, elements.data, elements.bytes);
+  if (code == SHARDRT_OK) code = newfile_commit(&file);
+  newfile_drop(&file);
+  return code;
+}
+
+/* Bytes `from` to `from + bytes` of both, one behind the other. */
+static void copy_part(struct npy_piece header, struct npy_piece elements, size_t from, size_t bytes, char *to) {
+  const size_t left = from < header.bytes ? header.bytes - from : 0, head = left < bytes ? left : bytes;
+  if (head > 0) memcpy(to, header.data + from, head);
+  if (bytes > head) memcpy(to + head, elements.data + (from + head - header.bytes), bytes - head);
+}
+
+static int send_parts(struct object_upload *upload, struct npy_piece header, struct npy_piece elements) {
+  int code = object_upload_begin(upload);
+  for (int32_t number = 1; number <= upload->parts && code == SHARDRT_OK; number++) {
+    char *room;
+    code = object_upload_take(upload, &room);
+    if (code != SHARDRT_OK) break;
+    copy_part(header, elements, (size_t)(number - 1) * upload->part_bytes, object_upload_part_size(upload, number),
+              room);
+    code = object_upload_give(upload, number);
+  }
+  if (code == SHARDRT_OK) code = object_upload_finish(upload);
+  return code == SHARDRT_OK ? object_upload_complete(upload) : code;
+}
+
+static int write_object(const char *address, struct npy_piece header, struct npy_piece elements) {
+  struct object_upload upload;
+  int code = object_upload_open(address, header.bytes + elements.bytes, &upload);
+  if (code == SHARDRT_OK) code = send_parts(&upload, header, elements);
+  object_upload_close(&upload, code != SHARDRT_OK);
+  return code;
+}
 
 int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data) {
   size_t bytes;
@@ -14,12 +63,6 @@ int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_
     return error_set(SHARDRT_EOVERFLOW, "%s: the array's shape does not fit in 64 bits", path);
   char header[NPY_HEADER_AT_MOST];
   const size_t header_bytes = npy_header_write(dtype, ndim, shape, header);
-  struct newfile file;
-  int code = newfile_open(path, &file);
-  if (code < 0) return code;
-  code = newfile_write(&file, header, header_bytes);
-  if (code == SHARDRT_OK) code = newfile_write(&file, data, bytes);
-  if (code == SHARDRT_OK) code = newfile_commit(&file);
-  newfile_drop(&file);
-  return code;
+  const struct npy_piece head = {header, header_bytes}, elements = {data, bytes};
+  return url_is(path) ? write_object(path, head, elements) : write_file(path, head, elements);
 }

@@ -1,29 +1,44 @@
 /* safetensors_load.c - a .safetensors file that is read: what is in it, and its arrays whole or by the box. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array_fill.h"
 #include "dataset/elements.h"
-#include "dataset/source.h"
-#include "storage/local/mapping.h"
+#include "storage/stored.h"
 
 struct shardrt_safetensors {
-  char *path;
-  struct mapping file;
+  struct stored file;
   struct safetensors_header header;
+  uint64_t fingerprint;
 };
 
+/* Its length, its header, and the first block of its data; of one on a server, what that says of it, too. */
+static int take_fingerprint(shardrt_safetensors *file, struct reader *reader) {
+  const size_t head = file->header.data_offset, data = file->file.bytes - head;
+  const size_t compared = head + (data < STORAGE_HEAD ? data : STORAGE_HEAD);
+  const uint64_t known = stored_is_remote(&file->file) ? stored_fingerprint(&file->file) : 0;
+  const uint8_t *bytes = NULL;
+  int code = stored_get(&file->file, 0, compared, reader, &bytes);
+  if (code == SHARDRT_OK)
+    file->fingerprint = hash_bytes(hash_number(known, (int64_t)file->file.bytes), bytes, compared);
+  return code;
+}
+
 int shardrt_safetensors_open(const char *path, shardrt_safetensors **out) {
+  static const shardrt_source_options usual;
   shardrt_safetensors *file = alloc_zeros(1, sizeof *file);
+  struct reader reader = {0};
   if (file == NULL) return ALLOC_FAILED;
-  file->path = alloc_text("%s", path);
-  int code = file->path != NULL ? mapping_open(path, &file->file) : ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = safetensors_header_parse(path, file->file.data, file->file.bytes, &file->header);
+  int code = stored_open(path, &usual, &file->file);
+  if (code == SHARDRT_OK) {
+    const struct input input = stored_input(&file->file);
+    code = safetensors_header_read(path, &input, &reader, &file->header);
+  }
   for (int64_t i = 0; i < file->header.count && code == SHARDRT_OK; i++)
     code = safetensors_header_check(path, &file->header.tensors[i]);
+  if (code == SHARDRT_OK) code = take_fingerprint(file, &reader);
+  reader_clear(&reader);
   if (code < 0)
     shardrt_safetensors_free(file);
   else
@@ -34,8 +49,7 @@ int shardrt_safetensors_open(const char *path, shardrt_safetensors **out) {
 void shardrt_safetensors_free(shardrt_safetensors *file) {
   if (file == NULL) return;
   safetensors_header_clear(&file->header);
-  mapping_close(&file->file);
-  alloc_free(file->path);
+  stored_close(&file->file);
   alloc_free(file);
 }
 
@@ -48,29 +62,26 @@ const shardrt_tensor *shardrt_safetensors_tensor(const shardrt_safetensors *file
 }
 
 uint64_t shardrt_safetensors_fingerprint(const shardrt_safetensors *file) {
-  const size_t data = file->file.bytes - file->header.data_offset;
-  const size_t compared = file->header.data_offset + (data < STORAGE_HEAD ? data : STORAGE_HEAD);
-  return hash_bytes(hash_number(0, (int64_t)file->file.bytes), file->file.data, compared);
+  return file->fingerprint;
+}
+
+static struct elements elements_of(const shardrt_tensor *tensor) {
+  return (struct elements){.dtype = tensor->dtype, .ndim = tensor->ndim, .shape = tensor->shape};
 }
 
 int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt_buffer **out) {
   const shardrt_tensor *tensor = shardrt_safetensors_tensor(file, i);
-  shardrt_buffer *buffer;
-  int code = shardrt_buffer_new(tensor->bytes, &buffer);
-  if (code < 0) return error_prefix(code, "%s: %s", file->path, tensor->name);
-  if (tensor->bytes > 0) memcpy(shardrt_buffer_data(buffer), file->file.data + tensor->offset, tensor->bytes);
-  if (tensor->dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(buffer), tensor->bytes);
-  *out = buffer;
-  return SHARDRT_OK;
+  const struct elements all = elements_of(tensor);
+  int code = array_fill_whole(&all, &file->file, tensor->offset, out);
+  return code < 0 ? error_prefix(code, "%s: %s", file->file.path, tensor->name) : SHARDRT_OK;
 }
 
 int shardrt_safetensors_fill(const shardrt_safetensors *file, int64_t i, shardrt_array *array, int64_t *bytes_read) {
   const shardrt_tensor *tensor = shardrt_safetensors_tensor(file, i);
-  const struct elements all = {
-      .dtype = tensor->dtype, .ndim = tensor->ndim, .shape = tensor->shape, .data = file->file.data + tensor->offset};
+  const struct elements all = elements_of(tensor);
   int64_t read = 0;
-  int code = array_fill(tensor->name, &all, array, &read);
-  if (code < 0) return error_prefix(code, "%s", file->path);
+  int code = array_fill(tensor->name, &all, &file->file, tensor->offset, array, &read);
+  if (code < 0) return error_prefix(code, "%s", file->file.path);
   if (bytes_read != NULL) *bytes_read = read;
   return SHARDRT_OK;
 }

@@ -3,12 +3,15 @@
  * All of them work out the header by themselves, and with it where every box of every array goes; process 0 creates the
  * file. Then each writes its own boxes, in rounds: after each, all tell how it went, so that an error in one ends the
  * work of all, and nobody waits for the others' last byte as if they had stopped. Arrays whose boxes would be crumbs in
- * the file are first laid out in rows, one array at a time. */
+ * the file are first laid out in rows, one array at a time. An object of a bucket has the same bytes (object_save.h).
+ */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "arrayfile/object_save.h"
 #include "arrayfile/runs.h"
 #include "base/alloc.h"
 #include "base/error.h"
@@ -17,6 +20,7 @@
 #include "codec/safetensors_header.h"
 #include "comm/job.h"
 #include "memory/buffer.h"
+#include "storage/local/url.h"
 #include "storage/write/sharedfile.h"
 
 enum { ROUND = 64 << 20 }; /* bytes that a process writes between two meetings */
@@ -336,8 +340,33 @@ static int run_save(struct save *s, uint64_t number) {
   return shardrt_check_outcome(s->job, s->what, is_first(s) ? sharedfile_commit(&s->file) : SHARDRT_OK);
 }
 
+static int by_offset(const void *a, const void *b) {
+  const struct object_piece *x = a, *y = b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* The same bytes as an object: header and arrays, in the order in which they stand there. */
+static int run_object(struct save *s, shardrt_buffer **sums) {
+  struct object_piece *pieces = alloc_zeros((size_t)s->count + 1, sizeof *pieces);
+  int code = shardrt_check_outcome(s->job, s->what, pieces != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  if (code == SHARDRT_OK && pieces != NULL) {
+    pieces[0] = (struct object_piece){.bytes = s->header_bytes, .data = s->header};
+    for (int64_t e = 0; e < s->count; e++)
+      pieces[e + 1] = (struct object_piece){.offset = s->tensors[e].offset,
+                                            .bytes = s->tensors[e].bytes,
+                                            .data = s->entries[e].array == NULL ? s->entries[e].data : NULL,
+                                            .array = s->entries[e].array,
+                                            .rows = s->rows[e]};
+    qsort(pieces, (size_t)s->count + 1, sizeof *pieces, by_offset);
+    code = object_save(s->job, s->what, s->path, s->file_bytes, s->count + 1, pieces, sums, &s->written);
+  }
+  alloc_free(pieces);
+  return code;
+}
+
 int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, const shardrt_saved *entries,
-                             int64_t *bytes_written) {
+                             int64_t *bytes_written, shardrt_buffer **sums) {
   if (job == NULL) return error_set(SHARDRT_EINVAL, "save %s: there is no job", path);
   struct save s = {.path = path, .job = job, .info = shardrt_job_info_get(job), .count = count, .entries = entries};
   s.file.fd = -1;
@@ -348,7 +377,7 @@ int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, 
   if (code == SHARDRT_OK) code = choose_rows(&s);
   if (code == SHARDRT_OK) code = check_data(&s);
   code = agree_on_save(&s, code, &number);
-  if (code == SHARDRT_OK) code = run_save(&s, number);
+  if (code == SHARDRT_OK) code = url_is(path) ? run_object(&s, sums) : run_save(&s, number);
   sharedfile_drop(&s.file);
   for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);
   alloc_free(s.rows);

@@ -287,6 +287,20 @@ int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes
   return SHARDRT_OK;
 }
 
+int safetensors_header_read(const char *path, const struct input *file, struct reader *reader,
+                            struct safetensors_header *out) {
+  const uint8_t *data = NULL;
+  size_t bytes = file->bytes;
+  if (bytes >= PREFIX) {
+    int code = input_get(file, 0, PREFIX, reader, &data);
+    if (code < 0) return code;
+    const uint64_t length = little_endian_64(data);
+    if (length < bytes - PREFIX) bytes = PREFIX + (size_t)length;
+  }
+  int code = input_get(file, 0, bytes, reader, &data);
+  return code < 0 ? code : safetensors_header_parse(path, data, file->bytes, out);
+}
+
 int safetensors_header_check(const char *path, const shardrt_tensor *tensor) {
   if (tensor->dtype >= 0) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "%s: \"%s\": its dtype is \"%s\"; shardrt reads " READ_DTYPES, path, tensor->name,

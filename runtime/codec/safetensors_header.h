@@ -8,6 +8,7 @@
 #ifndef SHARDRT_CODEC_SAFETENSORS_HEADER_H
 #define SHARDRT_CODEC_SAFETENSORS_HEADER_H
 
+#include "codec/input.h"
 #include "shardrt.h"
 
 struct safetensors_header {
@@ -20,6 +21,10 @@ struct safetensors_header {
 /* Reads the header of a file of `bytes` bytes at `data`: what it tells of was then found to be there, each byte of the
  * data to belong to exactly one array, and the names to differ. EFORMAT naming `path`, and the array it is about. */
 int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, struct safetensors_header *out);
+
+/* The same of a file that lies anywhere: no more than its header is asked for. */
+int safetensors_header_read(const char *path, const struct input *file, struct reader *reader,
+                            struct safetensors_header *out);
 
 /* EFORMAT: an array that a header names has a dtype of the format that shardrt does not read, and so none (-1 or less).
  * It is to be asked of each that is used. */

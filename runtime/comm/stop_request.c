@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/transport/launcher.h"
+#include "system/signal_undo.h"
 
 /* Seconds: launchers send a signal to a process and to its group, or say it again. That is one request. */
 enum { AGAIN = 1 };
@@ -62,6 +63,8 @@ static void stop_signal(int number, siginfo_t *info, void *context) {
   const int kept = errno;
   const bool is_second = stop_is_second_end(number);
   if (stop.listeners > 0 && !is_second) {
+    /* A launcher says the same where a process has failed, and kills the others a second later. */
+    if (stop.asked == 0 && number == SIGTERM) signal_undo_now(0);
     if (stop.asked == 0) stop.asked = number;
     errno = kept;
     return;
@@ -72,10 +75,11 @@ static void stop_signal(int number, siginfo_t *info, void *context) {
     stop_say(number, " came a second time and ended the job, before its checkpoint was saved\n");
   else if (stop.speaks && !is_of_failure)
     stop_say(number, " ended the job; no shardrt.checkpoint is open, so nothing was saved\n");
+  errno = kept;
+  if (signal_undo_now(number)) return;
   signal(number, SIG_DFL);
   if (getpid() == 1) _exit(BY_SIGNAL + number); /* the first of a container does not end by a signal's default */
   raise(number);                                /* when this returns */
-  errno = kept;
 }
 
 void stop_request_watch(const shardrt_job_info *info, int also) {

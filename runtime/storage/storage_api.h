@@ -1,12 +1,18 @@
-/* storage_api.h - checksums of files, and which objects a bucket has: a part of shardrt.h. */
+/* storage_api.h - checksums of files, objects of a bucket, and which there are: a part of shardrt.h. */
 #ifndef SHARDRT_STORAGE_STORAGE_API_H
 #define SHARDRT_STORAGE_STORAGE_API_H
 
-#include "base/base_api.h"
+#include "memory/memory_api.h"
 
 /* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of
  * a job, when all sources are freed. */
 int shardrt_verify_finish(void);
+
+/* One object of a bucket ("s3://bucket/key"), read through the cache: its length; all of it; the hash of `bytes` bytes
+ * from `offset` on, as shardrt_file_fingerprint's. EIO: it cannot be read. EFORMAT: it ends before. */
+int shardrt_object_bytes(const char *address, int64_t *out);
+int shardrt_object_read(const char *address, shardrt_buffer **out);
+int shardrt_object_fingerprint(const char *address, int64_t offset, int64_t bytes, uint64_t *out);
 
 /* The objects of a bucket: what a server said of it once. */
 typedef struct shardrt_listing shardrt_listing;

@@ -549,7 +549,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
         if code == 0 then C.shardrt_sharding_free(out[0]) end
         return code
       end,
-      save = function() return C.shardrt_safetensors_save(current.job, path, 2, entries, nil) end,
+      save = function() return C.shardrt_safetensors_save(current.job, path, 2, entries, nil, nil) end,
     }
     for name, call in pairs(calls) do
       local failures = 0
@@ -573,14 +573,14 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
   it("refuse to be saved with a name twice, or more than 64 bits count", function()
     local entries = ffi.new "shardrt_saved[2]"
     for i = 0, 1 do entries[i].name, entries[i].dtype = "x", C.SHARDRT_INT8 + i end
-    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 2, entries, nil))
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 2, entries, nil, nil))
     assert.truthy(ffi.string(C.shardrt_error_message()):find('two arrays are named "x"', 1, true))
     entries[0].ndim, entries[0].shape[0] = 1, 0x7fffffffffffffffLL
-    assert.equal(C.SHARDRT_EOVERFLOW, C.shardrt_safetensors_save(current.job, path, 1, entries, nil))
+    assert.equal(C.SHARDRT_EOVERFLOW, C.shardrt_safetensors_save(current.job, path, 1, entries, nil, nil))
     entries[0].ndim = 9
-    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 1, entries, nil))
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 1, entries, nil, nil))
     entries[0].ndim, entries[0].dtype = 0, 77
-    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 1, entries, nil))
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_safetensors_save(current.job, path, 1, entries, nil, nil))
     assert.same({}, files.list(folder))
   end)
 

@@ -360,10 +360,10 @@ describe("what one process finds no memory for", function()
         { "carry", function() return C.shardrt_reshard_operand(current.job, x.handle, whole.handle, nil, out) end },
         { "process_allgather", function() return C.shardrt_process_allgather(current.job, x.handle, got) end },
         { "save", function()
-          return C.shardrt_safetensors_save(current.job, folder .. "/x.safetensors", 1, entry, nil)
+          return C.shardrt_safetensors_save(current.job, folder .. "/x.safetensors", 1, entry, nil, nil)
         end },
         { "save in rows", function()
-          return C.shardrt_safetensors_save(current.job, folder .. "/y.safetensors", 1, crumbs, nil)
+          return C.shardrt_safetensors_save(current.job, folder .. "/y.safetensors", 1, crumbs, nil, nil)
         end },
         { "check_array", function() return C.shardrt_check_array(current.job, "y", y.handle) end },
         { "check_same", function() return C.shardrt_check_same(current.job, "it", 1) end },

@@ -21,10 +21,11 @@ end
 local ROOMS = {
   "base", "system", "lua", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard/exchange", "reshard", "check",
-  "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/remote", "storage", "trace",
-  "dataset", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record", "dataset/mds",
-  "dataset/column", "dataset/parquet/metadata", "dataset/parquet/encoding", "dataset/parquet", "dataset/arrow",
-  "arrayfile",
+    "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/upload", "storage/remote",
+    "storage", "trace",
+    "dataset", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record", "dataset/mds",
+    "dataset/column", "dataset/parquet/metadata", "dataset/parquet/encoding", "dataset/parquet", "dataset/arrow",
+    "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
   "compute/cuda", "library",
@@ -177,6 +178,7 @@ describe("the rooms", function()
     ["library/sigbus"] = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/stop_request"] = true,
     ["comm/transport/mpi"] = true, ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true,
     ["comm/transport/alone"] = true, ["comm/transport/launcher"] = true,
+    ["system/signal_undo"] = true,
   }
 
   it("never print and never exit", function()

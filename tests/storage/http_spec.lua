@@ -416,11 +416,9 @@ describe("a file on a server", function()
     end)
   end
 
-  it("is no pattern, no folder of images, and nothing but a source", function()
+  it("is no pattern and no folder of images", function()
     assert.truthy(files.message(shardrt.source.tar, server.url .. "/*.tar"):find "cannot be asked")
     assert.truthy(files.message(shardrt.source.folder, server.url .. "/images"):find "source%.tar")
-    local message = files.message(shardrt.ndarray.load, server.url .. "/big.npy")
-    assert.truthy(message:find "only sources read files on servers")
     assert.truthy(files.message(npy, "http://127.0.0.1:1/x.npy" --[[ nobody is there ]]):find "6 tries")
     assert.truthy(files.message(shardrt.source.hdf5, { x = server.url .. "/data.h5" }):find "named behind its file")
     assert.truthy(files.message(shardrt.source.hdf5, { x = server.url .. "/data.h5:/none" }):find "cannot be opened")

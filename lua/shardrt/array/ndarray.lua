@@ -397,11 +397,12 @@ words.is = ndarray.is
 ---@return boolean
 function ndarray.has_data(host) return class.inside(host).buffer ~= nil end
 
---- Writes a .npy file, whole or not at all; returns the host array.
+--- Writes a .npy file, whole or not at all; returns the host array. It may be an object: "s3://bucket/x.npy".
 ---@param path string
 ---@return shardrt.ndarray
 function methods:save(path)
   path = path_of.check("save", path, ".npy")
+  path_of.refuse_unwritable("save", path)
   path_of.check_code("save", path, C.shardrt_npy_save(path, dtype.named("save", self.dtype).code, self.ndim,
     shape.to_c(self.shape), self.data))
   return self

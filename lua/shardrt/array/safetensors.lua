@@ -89,19 +89,12 @@ local function value_of(caller, value)
   return unplaced.value(value)
 end
 
---- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
---- like "layers.1.weight", as in a checkpoint, under which `load` gives them back. Each process writes the parts that
---- its own devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in
---- every process, and are written by process 0. The file appears under its name whole or not at all, also where the job
---- is killed or the disk is full. Every process must call it alike, and see the same file system.
----@param path string
----@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
----@return integer # bytes that this process wrote
-function words.save(path, arrays)
+-- What words.save says; `sums`: of an object in a bucket, a shardrt_buffer *[1] for its checksums.
+local function save(path, arrays, sums)
   local caller = "save"
   path = check_path(caller, path)
   caller = caller .. " " .. path
-  if path_of.is_url(path) then fail("%s: arrays are written to files of this machine, not to servers", caller) end
+  path_of.refuse_unwritable(caller, path)
   refuse_other(caller, path)
   check_table(caller, arrays, "arrays")
   local names, values = {}, {}
@@ -116,8 +109,29 @@ function words.save(path, arrays)
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
   for i, name in ipairs(names) do set_entry(caller, entries[i - 1], name, values[name]) end
   C.shardrt_job_at(current.job, fail.where())
-  fail.check(memory_pressure.call(C.shardrt_safetensors_save, current.job, path, #names, entries, written))
+  fail.check(memory_pressure.call(C.shardrt_safetensors_save, current.job, path, #names, entries, written, sums))
   return tonumber(written[0])
+end
+
+--- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
+--- like "layers.1.weight", as in a checkpoint, under which `load` gives them back. Each process writes the parts that
+--- its own devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in
+--- every process, and are written by process 0. The file appears under its name whole or not at all, also where the job
+--- is killed or the disk is full. Every process must call it alike, and see the same file system. The path may be an
+--- address in a bucket ("s3://bucket/w.safetensors"): large objects go up in parts, and an upload that fails is ended.
+---@param path string
+---@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
+---@return integer # bytes that this process wrote
+function words.save(path, arrays) return save(path, arrays) end
+
+--- The same at an address in a bucket, with the checksum of each 8 MiB of it, as shardrt_file_fingerprint has it.
+---@param path string
+---@param arrays table<string, shardrt.Array|shardrt.ndarray>
+---@return ffi.cdata* # a shardrt_buffer of uint64_t
+function safetensors.save_with_checksums(path, arrays)
+  local sums = ffi.new "shardrt_buffer *[1]"
+  save(path, arrays, sums)
+  return owned(sums, "shardrt_buffer_free")
 end
 
 ---@class shardrt.safetensors.entry

@@ -7,6 +7,8 @@ local ffi = require "ffi"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
+local path_of = require "shardrt.base.path"
 fail.own()
 
 local weight_index = {}
@@ -19,6 +21,12 @@ local Hashes = ffi.typeof "uint64_t[?]"
 function weight_index.is(path) return path:find "%.safetensors%.index%.json$" ~= nil end
 
 local function slurp(path)
+  if path_of.is_url(path) then
+    local out = ffi.new "shardrt_buffer *[1]"
+    fail.check(C.shardrt_check_outcome(current.job, path, C.shardrt_object_read(path, out)))
+    local buffer = owned(out, "shardrt_buffer_free")
+    return ffi.string(C.shardrt_buffer_data(buffer), C.shardrt_buffer_bytes(buffer))
+  end
   local file = io.open(path, "rb")
   local text = file and file:read "*a"
   if file then file:close() end

@@ -64,6 +64,20 @@ end
 ---@return boolean
 function path.is_listed(value) return value:lower():find "^s3://" ~= nil end
 
+--- Whether files can be written where an address leads, in a bucket.
+---@param value string
+---@return boolean
+function path.is_bucket(value) return value:lower():find "^s3://" ~= nil end
+
+--- An error for addresses of servers that nothing is written to.
+---@param caller string # the call
+---@param value string
+function path.refuse_unwritable(caller, value)
+  if path.is_url(value) and not path.is_bucket(value) then
+    fail("%s: arrays are written to files of this machine and to buckets (s3://), not to other servers", caller)
+  end
+end
+
 --- What there is to say of a path in an error about its file: where a relative one begins; else "".
 ---@param code integer
 ---@param value string

@@ -6,10 +6,12 @@
 -- checksums of the other file, so that what is cut or damaged later is found and not used.
 --
 -- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
+--
+-- The folder may be an address in a bucket ("s3://bucket/run-7"): bucket.lua has what differs there.
 
-local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local bucket = require "shardrt.checkpoint.bucket"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
@@ -19,7 +21,7 @@ local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
 local manifest = require "shardrt.checkpoint.manifest"
-local owned = require "shardrt.base.owned"
+local path_of = require "shardrt.base.path"
 local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
 local stop = require "shardrt.checkpoint.stop"
@@ -32,7 +34,7 @@ local words = {}
 local checkpoint = { words = words }
 
 ---@class shardrt.CheckpointOptions
----@field dir string # the folder of this job's checkpoints, made where it is not there
+---@field dir string # the folder of this job's checkpoints, made where it is not there; or "s3://bucket/key"
 ---@field every integer? # steps from one checkpoint to the next; nil: only save() saves
 ---@field keep integer? # how many stay, the newest ones; nil: all
 ---@field loader shardrt.Loader|table<string, shardrt.Loader>|nil # one, or several by name
@@ -90,19 +92,23 @@ local function content_of(self, caller, leaves)
   return content
 end
 
--- Writes the temporary folder, and gives it its name.
-local function write_files(self, caller, leaves, content, temporary, name)
-  local path = ("%s/%s"):format(self.dir, temporary)
+-- Writes the files under a name of their own, and has the checkpoint be there.
+local function write_files(self, caller, leaves, content, written, name)
+  local path = ("%s/%s"):format(self.dir, written)
   if next(leaves) then
-    local values = {}
+    local values, file = {}, ("%s/%s"):format(path, manifest.ARRAYS)
     for leaf_name, leaf in pairs(leaves) do values[leaf_name] = leaf.value end
-    safetensors.words.save(("%s/%s"):format(path, manifest.ARRAYS), values)
-    content.file = manifest.describe_arrays(caller, path)
+    if self.place == bucket then
+      content.file = manifest.describe_object(caller, path, safetensors.save_with_checksums(file, values))
+    else
+      safetensors.words.save(file, values)
+      content.file = manifest.describe_arrays(caller, path)
+    end
   end
   local code = 0
   if is_first() then
-    code = manifest.write(path, manifest.encode(caller, content))
-    if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
+    local text = manifest.text(manifest.encode(caller, content))
+    code = self.place.complete(self.folder, written, name, text, self.dir)
     if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
@@ -120,26 +126,26 @@ local function save(self)
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
-    local found, _, problem = folder.look(self.folder)
+    local found, _, problem = self.place.look(self.folder)
     for _, entry in ipairs(found) do
       if entry.step == self.steps then turn = entry.turn + 1 end
     end
     number = folder.random_number()
     code = problem
-    if code >= 0 then code = C.shardrt_folder_make(self.folder, folder.temporary_name(self.steps, number)) end
+    if code >= 0 then code = self.place.begin(self.folder, self.place.writing_name(self.steps, turn, number)) end
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
-  local temporary = folder.temporary_name(self.steps, number)
-  local ok, problem = pcall(write_files, self, caller, leaves, content, temporary, folder.name(self.steps, turn))
+  local written = self.place.writing_name(self.steps, turn, number)
+  local ok, problem = pcall(write_files, self, caller, leaves, content, written, folder.name(self.steps, turn))
   if not ok then
-    if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
+    if is_first() then self.place.give_up(self.folder, written) end
     error(problem, 0)
   end
   if not is_first() then return end
-  folder.tidy(self.folder)
-  if self.keep then folder.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
+  self.place.tidy(self.folder)
+  if self.keep then self.place.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
 end
 
 -- ---- what is restored ----
@@ -147,7 +153,7 @@ end
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
 local function find_folder(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
-  if is_first() then found, _, code = folder.look(self.folder) end
+  if is_first() then found, _, code = self.place.look(self.folder) end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
   while true do
     local entry = found[#found - refused] or { step = -1, turn = 0 }
@@ -232,11 +238,33 @@ local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
 }, methods)
 
+-- Whether a signal asked some process to end. A launcher sends it, too, where a process has failed: then this fails.
+local function was_asked(inside)
+  local all = collective.gather_numbers("checkpoint " .. inside.dir .. ": why it failed", { C.shardrt_stop_asked() })
+  for process = 0, current.info.process_count - 1 do
+    if all[process] ~= 0 then return true end
+  end
+  return false
+end
+
+-- Saves, and returns whether the job ends now. SIGTERM ends an upload, as it may be the launcher's; where all processes
+-- are well, the checkpoint is saved anew, and the job ends here.
+local function save_or_end(inside, ends)
+  local ok, problem = pcall(save, inside)
+  if ok then return ends end
+  if ends or not inside.watch or inside.place ~= bucket then error(problem, 0) end
+  local answered, asked = pcall(was_asked, inside)
+  if not answered or not asked then error(problem, 0) end
+  ends = stop.is_here(inside.watch, "checkpoint " .. inside.dir, true)
+  save(inside)
+  return ends
+end
+
 -- Saves where it is due, or where the job ends; and ends it there, unless the recipe asks whether to end, or another
 -- checkpoint must save, too. Whether it saved.
 local function save_here(inside, is_due)
   local ends = inside.watch ~= nil and stop.is_here(inside.watch, "checkpoint " .. inside.dir, is_due)
-  if is_due or ends then save(inside) end
+  if is_due or ends then ends = save_or_end(inside, ends) end
   if not ends then return is_due end
   local is_last = stop.saved(inside.watch)
   collective.notice("%s: the job was stopped by %s at step %.0f, which is saved in %s; the same command goes on from "
@@ -277,7 +305,7 @@ end
 function methods:close()
   local inside = class.inside(self)
   inside.closed = true
-  if inside.folder then C.shardrt_folder_free(ffi.gc(inside.folder, nil)) end
+  if inside.folder then inside.place.close(inside.folder) end
   inside.folder = nil
   if inside.watch then stop.close(inside.watch) end
 end
@@ -324,28 +352,32 @@ local function check_options(o)
   if type(o.dir) ~= "string" or o.dir == "" or o.dir:find("\0", 1, true) then
     fail("checkpoint: dir = %s; it is the path of a folder", list.show(o.dir))
   end
+  path_of.refuse_scheme("checkpoint", o.dir)
+  path_of.refuse_unwritable("checkpoint", o.dir)
+  local in_bucket = path_of.is_bucket(o.dir)
   return {
-    dir = o.dir, every = check_count(o, "every"), keep = check_count(o, "keep"), loaders = check_loaders(o),
+    dir = in_bucket and o.dir:gsub("/+$", "") or o.dir, place = in_bucket and bucket or folder,
+    every = check_count(o, "every"), keep = check_count(o, "keep"), loaders = check_loaders(o),
     arrays = plain_table(o, "arrays", "arrays"), metadata = plain_table(o, "metadata", "plain data"), steps = 0,
   }
 end
 
 local function open_folder(self, caller)
-  local out, code = ffi.new "shardrt_folder *[1]", 0
+  local code = 0
   if is_first() then
     local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
-    code = C.shardrt_folder_open(self.dir, patience, out)
-    if code >= 0 then self.folder = owned(out, "shardrt_folder_free") end
+    self.folder, code = self.place.open(self.dir, patience)
   end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
-  if is_first() then folder.tidy(self.folder) end
+  if is_first() then self.place.tidy(self.folder) end
 end
 
 --- Checkpoints in a folder. Where it holds any, the newest complete one is restored at once: loaders go to where they
 --- stood, and in `arrays` and `metadata` the saved values take the place of those given, whose shapes, dtypes and
 --- shardings hold: the job may have other processes and devices than the one that saved. One that is damaged is not
 --- used, which is said, but the one before it; where none is complete, or does not fit the recipe, it is an error.
---- Every process must call it alike, and see the same file system.
+--- Every process must call it alike, and see the same file system, or the same bucket. (A bucket has no locks: nothing
+--- keeps a second job out there.)
 ---@param o shardrt.CheckpointOptions
 ---@return shardrt.Checkpoint
 function words.checkpoint(o)

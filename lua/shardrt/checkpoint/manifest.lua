@@ -9,22 +9,51 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
+local owned = require "shardrt.base.owned"
+local path_of = require "shardrt.base.path"
 fail.own()
 
-local manifest = { ARRAYS = "arrays.safetensors" }
+local manifest = { ARRAYS = "arrays.safetensors", MANIFEST = "checkpoint.json" }
 
 local VERSION = 1
 local PIECE = 8 * 2 ^ 20 -- bytes that have a checksum
-local MANIFEST, ARRAYS = "checkpoint.json", manifest.ARRAYS
+local MANIFEST, ARRAYS = manifest.MANIFEST, manifest.ARRAYS
 local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
 
 local Hashes = ffi.typeof "uint64_t[?]"
 
-local function size_of(path)
+-- How files are read where they lie: on a disk, in a bucket. size: 0 where there is none; slurp: a text, or nil and why
+-- there is none; fingerprint: as shardrt_file_fingerprint.
+local on_disk, in_bucket = { fingerprint = C.shardrt_file_fingerprint }, { fingerprint = C.shardrt_object_fingerprint }
+
+local function readers_of(path) return path_of.is_bucket(path) and in_bucket or on_disk end
+
+function on_disk.size(path)
   local file = io.open(path, "rb")
   local bytes = file and file:seek "end" or 0
   if file then file:close() end
   return bytes
+end
+
+function on_disk.slurp(path)
+  local file, problem = io.open(path, "rb")
+  if not file then return nil, problem end
+  local text = file:read "*a"
+  file:close()
+  return text, path .. ": cannot be read"
+end
+
+function in_bucket.size(path)
+  local out = ffi.new "int64_t[1]"
+  return C.shardrt_object_bytes(path, out) >= 0 and tonumber(out[0]) or 0
+end
+
+function in_bucket.slurp(path)
+  local out = ffi.new "shardrt_buffer *[1]"
+  local code = C.shardrt_object_read(path, out)
+  if code < 0 then return nil, fail.message(code) end
+  local buffer = owned(out, "shardrt_buffer_free")
+  return ffi.string(C.shardrt_buffer_data(buffer), C.shardrt_buffer_bytes(buffer))
 end
 
 -- The checksums of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
@@ -36,7 +65,7 @@ local function checksums(caller, path, bytes)
   for i = 0, share - 1 do
     local from = (me + i * n) * PIECE
     if from < bytes and code >= 0 then
-      code = C.shardrt_file_fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
+      code = readers_of(path).fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
     end
   end
   code = C.shardrt_check_outcome(current.job, caller, code)
@@ -63,20 +92,33 @@ end
 ---@return table
 function manifest.describe_arrays(caller, path)
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", size_of(path), 0)))
+  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", readers_of(path).size(path), 0)))
   local pieces, problem = checksums(caller, path, bytes)
   if not pieces then fail("%s: what was written cannot be read back: %s", caller, problem) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
 end
 
---- Process 0: writes it.
+--- The same of an object whose checksums are known from its upload.
+---@param caller string
 ---@param path string # of the checkpoint
+---@param sums ffi.cdata* # a shardrt_buffer
+---@return table
+function manifest.describe_object(caller, path, sums)
+  local all, pieces = ffi.cast("const uint64_t *", C.shardrt_buffer_data(sums)), {}
+  for i = 1, tonumber(C.shardrt_buffer_bytes(sums)) / 8 do pieces[i] = bit.tohex(all[i - 1]) end
+  path = ("%s/%s"):format(path, ARRAYS)
+  local bytes = collective.is_first() and in_bucket.size(path) or 0
+  bytes = tonumber((collective.from_first(caller .. ": the size of the object", bytes, 0)))
+  if math.ceil(bytes / PIECE) ~= #pieces then fail("%s: %s is not as long as it was written", caller, path) end
+  return { bytes = bytes, piece = PIECE, pieces = pieces }
+end
+
+--- The text of a checkpoint.json.
 ---@param content_text string
----@return integer # an error's code, or 0
-function manifest.write(path, content_text)
+---@return string
+function manifest.text(content_text)
   local sum = bit.tohex(C.shardrt_fingerprint(content_text, #content_text))
-  local text = HEAD:format(VERSION, sum) .. content_text .. "}\n"
-  return C.shardrt_file_save(("%s/%s"):format(path, MANIFEST), text, #text)
+  return HEAD:format(VERSION, sum) .. content_text .. "}\n"
 end
 
 -- Whether that is what a checkpoint holds; of loaders' states, the loaders tell.
@@ -95,11 +137,8 @@ end
 
 -- What a checkpoint.json holds (of another version: nothing but that), and its text; or nil and what is wrong with it.
 local function read(path)
-  local file, problem = io.open(path, "rb")
-  if not file then return nil, problem end
-  local text = file:read "*a"
-  file:close()
-  if not text then return nil, path .. ": cannot be read" end
+  local text, problem = readers_of(path).slurp(path)
+  if not text then return nil, problem end
   local version, sum = text:match('^{"shardrt_checkpoint":(%d+),"xxh3":"(%x+)","content":')
   if not version then return nil, path .. ": it does not begin as a checkpoint does" end
   if tonumber(version) ~= VERSION then return { version = tonumber(version) }, text end
@@ -137,7 +176,7 @@ function manifest.read(caller, path)
   end
   if not content.file then return content end
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", size_of(path), 0)))
+  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", readers_of(path).size(path), 0)))
   if bytes ~= content.file.bytes then
     return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
   end

@@ -10,14 +10,6 @@
 #include "dataset/elements.h"
 #include "dataset/formats.h"
 
-static int open_mapping(const char *path, struct mapping *file, struct npy_header *header) {
-  int code = mapping_open(path, file);
-  if (code < 0) return code;
-  code = npy_header_parse(path, file->data, file->bytes, header);
-  if (code < 0) mapping_close(file);
-  return code;
-}
-
 /* ---- as a source ---- */
 
 static int map_npy(const char *path, const shardrt_source_options *options, struct dense_part *part) {
@@ -49,6 +41,20 @@ const struct source_format npy_format = {
 
 /* ---- as an array ---- */
 
+static int open_file(const char *path, struct stored *file, struct npy_header *header) {
+  static const shardrt_source_options usual;
+  struct reader reader = {0};
+  const uint8_t *head = NULL;
+  int code = stored_open(path, &usual, file);
+  if (code < 0) return code;
+  const size_t have = file->bytes < NPY_HEADER_READ ? file->bytes : NPY_HEADER_READ;
+  code = stored_get(file, 0, have, &reader, &head);
+  if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, file->bytes, header);
+  reader_clear(&reader);
+  if (code < 0) stored_close(file);
+  return code;
+}
+
 static void give_header(const struct npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
   *dtype = header->dtype;
   *ndim = header->ndim;
@@ -56,42 +62,40 @@ static void give_header(const struct npy_header *header, int32_t *dtype, int32_t
 }
 
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint) {
-  struct mapping file;
-  struct npy_header header;
-  int code = open_mapping(path, &file, &header);
+  struct stored file;
+  struct npy_header header = {0};
+  int code = open_file(path, &file, &header);
   if (code < 0) return code;
   give_header(&header, dtype, ndim, shape);
-  if (fingerprint != NULL) *fingerprint = mapping_fingerprint(&file);
-  mapping_close(&file);
+  if (fingerprint != NULL) *fingerprint = stored_fingerprint(&file);
+  stored_close(&file);
   return SHARDRT_OK;
 }
 
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out) {
-  struct mapping file;
-  struct npy_header header;
-  int code = open_mapping(path, &file, &header);
+  struct stored file;
+  struct npy_header header = {0};
+  int code = open_file(path, &file, &header);
   if (code < 0) return code;
-  code = shardrt_buffer_new(header.data_bytes, out);
-  if (code == SHARDRT_OK) {
-    const struct elements all = elements_of_npy(&header, file.data + header.data_offset);
-    elements_box(&all, NULL, NULL, shardrt_buffer_data(*out));
+  const struct elements all = elements_of_npy(&header, NULL);
+  code = array_fill_whole(&all, &file, header.data_offset, out);
+  if (code == SHARDRT_OK)
     give_header(&header, dtype, ndim, shape);
-  } else {
+  else
     code = error_prefix(code, "%s", path);
-  }
-  mapping_close(&file);
+  stored_close(&file);
   return code;
 }
 
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
-  struct mapping file;
-  struct npy_header header;
-  int code = open_mapping(path, &file, &header);
+  struct stored file;
+  struct npy_header header = {0};
+  int code = open_file(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
-  const struct elements all = elements_of_npy(&header, file.data + header.data_offset);
-  code = array_fill(path, &all, array, &read);
-  mapping_close(&file);
+  const struct elements all = elements_of_npy(&header, NULL);
+  code = array_fill(path, &all, &file, header.data_offset, array, &read);
+  stored_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
   return code;
 }

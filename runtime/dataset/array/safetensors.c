@@ -6,13 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/little_endian.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
 #include "dataset/formats.h"
 #include "dataset/view/concat.h"
-
-enum { LENGTH = 8 /* bytes of the header's length */ };
 
 struct safetensors_source {
   struct blocks_source head;
@@ -24,19 +21,6 @@ struct safetensors_source {
 /* Of an array whose first dimension may count something. */
 static size_t safetensors_block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
-}
-
-static int read_safetensors_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
-  const uint8_t *data = NULL;
-  size_t bytes = file->bytes;
-  if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
-    int code = stored_get(file, 0, LENGTH, reader, &data);
-    if (code < 0) return code;
-    const uint64_t length = little_endian_64(data);
-    if (length < bytes - LENGTH) bytes = LENGTH + (size_t)length;
-  }
-  int code = stored_get(file, 0, bytes, reader, &data);
-  return code < 0 ? code : safetensors_header_parse(file->path, data, file->bytes, out);
 }
 
 /* The header, then the blocks of each array, in the order of their names. */
@@ -130,7 +114,8 @@ static int open_tensors(shardrt_source *source, const char *path, int32_t nasked
   struct stored *file = &self->head.blocks.file;
   int code = stored_open(path, options, file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
-  if (code == SHARDRT_OK) code = read_safetensors_header(file, &reader, &self->header);
+  const struct input input = stored_input(file);
+  if (code == SHARDRT_OK) code = safetensors_header_read(file->path, &input, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_safetensors_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_safetensors_fields(self, nasked, asked);

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "storage/local/filesystem.h"
-#include "storage/local/url.h"
 #include "system/machine.h"
 
 static const uint8_t nothing[1]; /* what an empty file maps to: mmap refuses 0 bytes */
@@ -125,9 +124,6 @@ static int map_file(const char *path, int fd, struct mapping *out) {
 }
 
 int mapping_open(const char *path, struct mapping *out) {
-  if (url_is(path))
-    return error_set(SHARDRT_EIO,
-                     "%s: only sources read files on servers; this takes a file, and downloading it would do", path);
   /* Not blocking: a pipe would wait for a writer. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));

@@ -9,6 +9,8 @@
 #include "storage/local/url.h"
 #include "storage/service/service.h"
 
+static const double SLOWEST = 1e6; /* bytes of a body each second: slower ones are given up */
+
 static int attempt(const struct ask *self, const char *shown, struct exchange_answer *out) {
   struct service_request call;
   double seconds;
@@ -22,7 +24,8 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
                                      .user = call.user,
                                      .body = self->body,
                                      .bytes = self->bytes,
-                                     .seconds = seconds};
+                                     .seconds = seconds + self->more_seconds + (double)self->bytes / SLOWEST,
+                                     .is_given_up = self->is_given_up};
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) request.headers[i] = call.headers[i];
   code = exchange(&request, out);
   service_request_free(&call);
@@ -37,19 +40,23 @@ static int refuse(const struct ask *self, const char *shown, const struct refusa
 }
 
 static int ask_shown(const struct ask *self, const char *shown, struct exchange_answer *out) {
+  const int32_t most = self->tries > 0 ? self->tries : ASK_TRIES;
   bool learned = false;
   for (int32_t tries = 1;; tries++) {
-    struct refusal refusal;
+    struct refusal refusal = {0};
     int code = attempt(self, shown, out);
     const bool answered = code == SHARDRT_OK;
     if (answered && out->status >= 200 && out->status < 300) return SHARDRT_OK;
-    if (!answered && (code != SHARDRT_EIO || tries == ASK_TRIES)) return code;
+    const bool is_last = tries >= most || (self->is_given_up != NULL && *self->is_given_up);
+    if (self->refused != NULL) *self->refused = refusal;
+    if (!answered && (code != SHARDRT_EIO || is_last)) return code;
     if (answered) {
       refusal_read(out->status, out->region, out->body, out->bytes, &refusal);
       exchange_free(out);
+      if (self->refused != NULL) *self->refused = refusal;
       const bool learns = !learned && service_learn(self->address, &refusal);
       learned = learned || learns;
-      if (!learns && (!refusal_passes(&refusal) || tries == ASK_TRIES)) return refuse(self, shown, &refusal, tries);
+      if (!learns && (!refusal_passes(&refusal) || is_last)) return refuse(self, shown, &refusal, tries);
       if (learns) continue;
     }
     exchange_pause(tries);

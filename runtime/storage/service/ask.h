@@ -15,6 +15,10 @@ struct ask {
   const char *payload; /* as there */
   const void *body;    /* NULL: none */
   size_t bytes;
+  int32_t tries;                  /* at most; 0: ASK_TRIES */
+  double more_seconds;            /* for each, beyond $SHARDRT_HTTP_TIMEOUT and what the body takes at 1 MB/s */
+  const atomic_bool *is_given_up; /* as exchange_request has it */
+  struct refusal *refused;        /* becomes why it was refused; its status 0: no answer came. NULL: it is not wanted */
 };
 
 /* EIO where it is refused, or no answer came in ASK_TRIES attempts of at most $SHARDRT_HTTP_TIMEOUT seconds each (30);

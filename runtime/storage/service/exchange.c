@@ -133,6 +133,11 @@ static struct curl_slist *list_of_headers(const struct exchange_request *request
   return list;
 }
 
+static int on_progress(void *context, curl_off_t all, curl_off_t came, curl_off_t size, curl_off_t sent) {
+  (void)all, (void)came, (void)size, (void)sent;
+  return *((const struct exchange_request *)context)->is_given_up;
+}
+
 static void set_body(CURL *easy, struct exchange_under_way *now) {
   const struct exchange_request *request = now->request;
   const bool is_get = strcmp(request->method, "GET") == 0;
@@ -169,6 +174,11 @@ static void set_request(CURL *easy, struct exchange_under_way *now, struct curl_
   if (request->signer != NULL) {
     curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, request->signer);
     curl_easy_setopt(easy, CURLOPT_USERPWD, request->user);
+  }
+  if (request->is_given_up != NULL) {
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(easy, CURLOPT_XFERINFODATA, request);
   }
   set_body(easy, now);
 }

@@ -3,6 +3,7 @@
 #ifndef SHARDRT_STORAGE_SERVICE_EXCHANGE_H
 #define SHARDRT_STORAGE_SERVICE_EXCHANGE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +19,8 @@ struct exchange_request {
   const char *user;                      /* "key:secret" for it */
   const void *body;                      /* NULL: none */
   size_t bytes;
-  double seconds; /* for all of it; also the most for the connection */
+  double seconds;                 /* for all of it; also the most for the connection */
+  const atomic_bool *is_given_up; /* EIO, soon, when that is true; NULL: never */
 };
 
 struct exchange_answer {

@@ -151,7 +151,7 @@ int s3_request_make(const char *address, const char *query, const char *payload,
   struct aws_credentials who = {0};
   char *region = NULL;
   int code = parse_address(address, &parsed);
-  if (code == SHARDRT_OK && query == NULL) code = check_key(address, parsed.key);
+  if (code == SHARDRT_OK && (query == NULL || parsed.key[0] != '\0')) code = check_key(address, parsed.key);
   if (code == SHARDRT_OK) code = aws_credentials_get(&who);
   if (code == SHARDRT_OK) {
     region = region_of(parsed.bucket);

@@ -48,6 +48,13 @@ function s3:log()
   return lines
 end
 
+--- The uploads that are open: their lines, "bucket/key id".
+function s3:uploads()
+  local lines = {}
+  for line in io.lines(self.work .. "/open") do lines[#lines + 1] = line end
+  return lines
+end
+
 function s3:stop()
   os.execute(("kill %d 2>/dev/null"):format(number_in(self.work .. "/s3.pid") or 0))
   files.remove(self.work)
