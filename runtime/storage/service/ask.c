@@ -22,6 +22,7 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
                                      .user = call.user,
                                      .body = self->body,
                                      .bytes = self->bytes,
+                                     .follows = call.follows && !call.confined,
                                      .seconds = seconds};
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) request.headers[i] = call.headers[i];
   code = exchange(&request, out);
@@ -45,7 +46,8 @@ static int ask_shown(const struct ask *self, const char *shown, struct exchange_
     if (answered && out->status >= 200 && out->status < 300) return SHARDRT_OK;
     if (!answered && (code != SHARDRT_EIO || tries == ASK_TRIES)) return code;
     if (answered) {
-      refusal_read(out->status, out->region, out->body, out->bytes, &refusal);
+      refusal_read(out->status, &out->refusal, out->body, out->bytes, &refusal);
+      if (self->may_miss && service_is_missing(self->address, &refusal)) return SHARDRT_OK;
       exchange_free(out);
       const bool learns = !learned && service_learn(self->address, &refusal);
       learned = learned || learns;

@@ -3,8 +3,10 @@
 #ifndef SHARDRT_STORAGE_SERVICE_ASK_H
 #define SHARDRT_STORAGE_SERVICE_ASK_H
 
-#include "storage/service/exchange.h"
-#include "storage/service/refusal.h"
+#include <stdbool.h>
+
+#include "storage/exchange/exchange.h"
+#include "storage/exchange/refusal.h"
 
 enum { ASK_TRIES = 6 };
 
@@ -15,10 +17,11 @@ struct ask {
   const char *payload; /* as there */
   const void *body;    /* NULL: none */
   size_t bytes;
+  bool may_miss; /* that there is nothing by this address (service_is_missing) is an answer, too */
 };
 
 /* EIO where it is refused, or no answer came in ASK_TRIES attempts of at most $SHARDRT_HTTP_TIMEOUT seconds each (30);
- * what service_request_make fails with. The answer's status is below 300 otherwise. */
+ * what service_request_make fails with. The answer's status is below 300 otherwise, or of what is missing. */
 int ask_server(const struct ask *self, struct exchange_answer *out);
 
 #endif
