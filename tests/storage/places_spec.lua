@@ -26,8 +26,9 @@ setup(function()
   folder = files.folder()
   os.execute(("cd '%s' && mkdir -p data/Ωμέγα public late cut/x folders/x datasets/owner models/owner && "
     .. "for r in datasets/owner/set datasets/owner/private datasets/owner/gated datasets/owner/expiring "
-    .. "datasets/owner/cut models/owner/net; do mkdir -p $r/%s/x/deep; done; mkdir -p datasets/owner/set/%s/x")
-    :format(folder, COMMIT, NEXT))
+    .. "datasets/owner/cut datasets/owner/moving models/owner/net; do mkdir -p $r/%s/x/deep; done; "
+    .. "mkdir -p datasets/owner/set/%s/x datasets/owner/moving/%s"):format(folder, COMMIT, NEXT, NEXT))
+  save("plain.npy", 5)
   save("data/plain.npy", 1)
   save("data/" .. ODD, 2)
   for i, place in ipairs { "public", "late", "folders" } do save(place .. "/plain.npy", i) end
@@ -47,6 +48,8 @@ setup(function()
     "models/owner/net" } do
     save(("%s/%s/plain.npy"):format(place, COMMIT), i)
   end
+  save(("datasets/owner/moving/%s/plain.npy"):format(COMMIT), 1)
+  save(("datasets/owner/moving/%s/plain.npy"):format(NEXT), 2)
   google, azure, hub = server.start("google", folder), server.start("azure", folder), server.start("hub", folder)
   files.write(hub.work, "main", COMMIT)
 end)
@@ -317,6 +320,13 @@ describe("hf://", function()
     files.write(hub.work, "main", COMMIT)
   end)
 
+  it("is refused where something was pushed while the processes of a job asked", function()
+    fails({ "the file hf://datasets/owner/moving/plain.npy must be the same in every process; different from "
+      .. "process 0: process 1" }, [[
+      shardrt.loader { source = source.npy { x = "hf://datasets/owner/moving/plain.npy" }, batch_size = 2 }
+    ]], at, { processes = 2 })
+  end)
+
   it("has a token from where Hugging Face's tools have it, which does not come to other hosts", function()
     local read = 'read "hf://datasets/owner/private/plain.npy"'
     gives(is(2), read, with(at, { HF_TOKEN = "hf_secretToken" }))
@@ -353,7 +363,6 @@ describe("http:// with headers", function()
   local KEY = 'headers = { ["X-Api-Key"] = "key of the api" }'
 
   it("sends them to the host that is meant, and not to others", function()
-    save("plain.npy", 5)
     gives(is(5) .. is(1), ('read("%s/with/plain.npy", { %s }) read("%s/away/%s", { %s })'):format(hub.url, KEY, hub.url,
       ("datasets/owner/set/%s/plain.npy"):format(COMMIT):gsub("/", "%%2F"), KEY), {})
     fails({ "/with/plain.npy: ", "401: Who are you?" }, ('read "%s/with/plain.npy"'):format(hub.url), {})
@@ -379,6 +388,24 @@ describe("http:// with headers", function()
     fails({ "this link expired at 2026-02-03 00:00:00 UTC" },
       ('read "%s/link/plain.npy?sp=r&se=2026-02-03T00:00:00Z&sig=b"'):format(hub.url), {})
     gives(is(5), ('read "%s/link/plain.npy?se=2999-01-01T00:00:00Z&sig=b"'):format(hub.url), {})
+  end)
+end)
+
+describe("docs/places.md", function()
+  it("shows what works", function()
+    local s3 = require("tests.support.storage.s3").start(folder)
+    os.execute(("ln -s data '%s/corpus'"):format(folder))
+    local env = with(s3.env, { STORAGE_EMULATOR_HOST = google.host, GOOGLE_OAUTH_ACCESS_TOKEN = "ya29.given",
+      HF_ENDPOINT = hub.url, AZURE_STORAGE_CONNECTION_STRING = "BlobEndpoint=" .. azure.url .. "/corpus;"
+        .. "AccountName=corpus;AccountKey=dGhlIGtleSBvZiB0aGUgYWNjb3VudCwgYXMgbG9uZyBhcyBhbnk=",
+      API_KEY = "key of the api" })
+    local blocks = 0
+    for block in files.slurp("docs/places.md"):gmatch "```lua\n(.-)```" do
+      blocks = blocks + 1
+      gives(("%d\t%d\n"):format(7 + 3 + 1 + 7, ROWS), (block:gsub("https://host", hub.url)), env)
+    end
+    assert.equal(1, blocks)
+    s3:stop()
   end)
 end)
 

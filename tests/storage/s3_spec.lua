@@ -172,6 +172,10 @@ describe("who one is for S3", function()
     gives(reads(1), read, none)
     gives(reads(1), READ:format "s3://elsewhere/plain.npy",
       with { AWS_PROFILE = "train", AWS_ENDPOINT_URL = false, AWS_REGION = false })
+    -- They are read once, for as long as they hold: nobody misses the file behind the first request.
+    gives(reads(1) .. reads(1), ("do %s end os.remove(%q) do %s end"):format(READ:format "s3://elsewhere/plain.npy",
+      server.work .. "/config", READ:format "s3://public/plain.npy"),
+      with { AWS_PROFILE = "train", AWS_ENDPOINT_URL = false, AWS_REGION = false })
     fails('AWS_PROFILE is "nobody", and neither ', read, with { AWS_PROFILE = "nobody" })
     fails("has one of access key and secret key, not both", read, with { AWS_PROFILE = "half" })
     fails("the environment has one of access key", read, with { AWS_ACCESS_KEY_ID = "x" })

@@ -3,7 +3,7 @@
 FOLDER/datasets/OWNER/NAME/COMMIT/PATH is a file, FOLDER/models/… one of a model; WORK/main holds the commit that "main"
 is. A repository whose name begins with "private" wants the token TOKEN, "gated" one that is refused. Files are sent on to
 another host (localhost, where this one is 127.0.0.1) by links, each of which holds for one request, of "expiring" for
-none at first. That host refuses whoever brings a token. Listings have PAGE files a page. It also gives what needs
+none at first; "main" of "moving" is another commit each time. That host refuses whoever brings a token. Listings have PAGE files a page. It also gives what needs
 headers: /with/NAME wants "X-Api-Key: KEY", /away/NAME the same, and sends on to the other host, which refuses that
 header; /link/NAME?…, whose X-Amz-Date and X-Amz-Expires, or se, say until when it holds.
 """
@@ -27,6 +27,10 @@ class Hub(Handler):
             commit = file.read().strip()
         if revision == "refs/convert/parquet":
             return commit
+        if repository.endswith("/moving") and revision == "main":
+            with lock:
+                counted["moving"] = counted.get("moving", 0) + 1
+            return commit if counted["moving"] % 2 == 1 else "fedcba98" * 5
         if revision not in ("main", commit) and not os.path.isdir(os.path.join(FOLDER, repository, revision)):
             raise Refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         return commit if revision == "main" else revision
