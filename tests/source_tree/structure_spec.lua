@@ -21,8 +21,8 @@ end
 local ROOMS = {
   "base", "system", "lua", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard/exchange", "reshard", "check",
-    "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/upload", "storage/remote",
-    "storage", "trace",
+    "storage/local", "codec", "tokenizer", "storage/write", "storage/exchange", "storage/service", "storage/upload",
+    "storage/remote", "storage", "trace",
     "dataset", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record", "dataset/mds",
     "dataset/column", "dataset/parquet/metadata", "dataset/parquet/encoding", "dataset/parquet", "dataset/arrow",
     "arrayfile",

@@ -11,7 +11,7 @@ ffi.cdef "char *getcwd(char *path, size_t capacity);"
 local path = {}
 
 -- How addresses of files on servers begin: what runtime/storage/local/url.c knows.
-local SCHEMES = { "http", "https", "s3" }
+local SCHEMES = { "http", "https", "s3", "gs", "az", "abfs", "abfss", "hf" }
 
 --- An error for addresses that nothing here reads.
 ---@param caller string # the call
@@ -62,7 +62,7 @@ end
 --- Whether the server of an address can be asked which files it has.
 ---@param value string
 ---@return boolean
-function path.is_listed(value) return value:lower():find "^s3://" ~= nil end
+function path.is_listed(value) return path.is_url(value) and not value:lower():find "^https?://" end
 
 --- Whether files can be written where an address leads, in a bucket.
 ---@param value string

@@ -7,6 +7,7 @@ local class = require "shardrt.base.class"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local file_patterns = require "shardrt.data.file_patterns"
+local http_headers = require "shardrt.data.http_headers"
 local list = require "shardrt.base.list"
 local owned = require "shardrt.base.owned"
 local path_of = require "shardrt.base.path"
@@ -24,6 +25,7 @@ fail.own()
 ---@field part "train"|"valid"|"test"|nil # which of the split; "train"
 ---@field cache string? # a folder for parts of files on servers
 ---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field headers table<string, string>? # of files read over HTTP: what requests say, too: {Authorization = "Bearer …"}
 ---@field verify boolean|"once"|nil # as in CacheOptions
 ---@field on_bad_record "error"|"skip"|nil # as in FilesOptions
 
@@ -32,7 +34,7 @@ local VIEWS = { documents = "SHARDRT_MEGATRON_DOCUMENTS", gpt = "SHARDRT_MEGATRO
 local PARTS = { train = 1, valid = 2, test = 3 }
 local KEYWORDS = {
   view = true, window = true, seed = true, samples = true, split = true, part = true, cache = true, cache_bytes = true,
-  verify = true, on_bad_record = true,
+  headers = true, verify = true, on_bad_record = true,
 }
 local ONLY_GPT = { "window", "seed", "samples" }
 local MOST_SEED = 2 ^ 32 - 1 -- that numpy's RandomState takes
@@ -138,6 +140,7 @@ return function(prefixes, o)
   end
   fail.keywords(CALLER .. ", options", o, KEYWORDS)
   local skips = bad_records.skips(CALLER, o.on_bad_record)
+  http_headers.use(CALLER, o.headers, names)
   local c, out = c_options(o), handle_out()
   local code = C.shardrt_source_megatron(#names, ffi.new("const char *[?]", #names, names),
     weights and ffi.new("double[?]", #names, weights), c, out)

@@ -9,6 +9,7 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
+local http_headers = require "shardrt.data.http_headers"
 local in_place = require "shardrt.data.in_place"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
@@ -32,10 +33,12 @@ fail.own()
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
 ---@field cache_bytes integer? # of files read over HTTP, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field headers table<string, string>? # of files read over HTTP: what requests say, too: {Authorization = "Bearer …"}
 
----@class shardrt.source.CacheOptions # a path may be an address, http:// or https://, wherever a source takes one
+---@class shardrt.source.CacheOptions # a path may be an address, such as https:// or s3://, wherever a source takes one
 ---@field cache string? # a folder for indexes and the like, and for parts of files on servers
 ---@field cache_bytes integer? # of files on servers, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field headers table<string, string>? # of files read over HTTP: what requests say, too: {Authorization = "Bearer …"}
 ---@field verify boolean|"once"|nil # whether blocks, of Zarr chunks, are compared with their checksums in the index
 ---beside the file whenever they are read (true), or when a source reads them for the first time; "once"
 ---@field on_bad_record "error"|"skip"|nil # what becomes of samples that are damaged: as in FilesOptions; "error"
@@ -131,8 +134,9 @@ local function open_fields(format, given, options)
     fail("%s: its options are a table, not %s", caller, list.show(options))
   end
   fail.keywords(caller .. ", options", options,
-    { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
+    { cache = true, cache_bytes = true, headers = true, verify = true, on_bad_record = true })
   local cache, cache_bytes = file_patterns.cache(caller, options)
+  http_headers.use(caller, options.headers, given)
   local skips = bad_records.skips(caller, options.on_bad_record)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
@@ -280,11 +284,12 @@ local function open_files(format, given, o)
       caller)
   end
   fail.keywords(caller .. ", options", o, {
-    cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
-    delimiter = format == "csv" or nil, header = format == "csv" or nil,
+    cache = true, cache_bytes = true, headers = true, verify = true, fields = true,
+    on_bad_record = format ~= "folder" or nil, delimiter = format == "csv" or nil, header = format == "csv" or nil,
     nulls = format == "parquet" or format == "arrow" or format == "jsonl" or nil,
   })
   local paths = file_patterns.expand(caller, given)
+  http_headers.use(caller, o.headers, paths)
   local skips = bad_records.skips(caller, o.on_bad_record)
   local made = open_paths(caller, format, paths, o, skips)
   in_place.tell(caller, made)

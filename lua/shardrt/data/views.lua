@@ -11,6 +11,7 @@ local fail = require "shardrt.base.error"
 local condition = require "shardrt.data.condition"
 local field_map = require "shardrt.data.field_map"
 local file_patterns = require "shardrt.data.file_patterns"
+local http_headers = require "shardrt.data.http_headers"
 local in_place = require "shardrt.data.in_place"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
@@ -34,6 +35,7 @@ fail.own()
 ---@field header boolean? # false: the files are tokens from the first byte on, also where that looks like a header
 ---@field cache string? # a folder for parts of files on servers
 ---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field headers table<string, string>? # of files read over HTTP: what requests say, too: {Authorization = "Bearer …"}
 ---@field verify boolean|"once"|nil # as in CacheOptions
 ---@field on_bad_record "error"|"skip"|nil # as in FilesOptions
 
@@ -215,9 +217,9 @@ return function(words, methods, sorted_names, fields_of)
     o = o or {}
     plain_table("source.ragged", "options, as in {verify = true}", o)
     fail.keywords("source.ragged, options", o,
-      { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
+      { cache = true, cache_bytes = true, headers = true, verify = true, on_bad_record = true })
     local skips = bad_records.skips("source.ragged", o.on_bad_record)
-    local of_files = { cache = o.cache, cache_bytes = o.cache_bytes, verify = o.verify }
+    local of_files = { cache = o.cache, cache_bytes = o.cache_bytes, headers = o.headers, verify = o.verify }
     local n = #names
     local c_names, data, offsets = ffi.new("const char *[?]", n), handles(n), handles(n)
     local keep = {}
@@ -245,8 +247,9 @@ return function(words, methods, sorted_names, fields_of)
     local paths = file_patterns.expand(caller, given)
     plain_table(caller, "options, as in {window = 1025}", o)
     fail.keywords(caller .. ", options", o,
-      { window = true, stride = true, dtype = true, header = true, cache = true, cache_bytes = true, verify = true,
-        on_bad_record = true })
+      { window = true, stride = true, dtype = true, header = true, cache = true, cache_bytes = true, headers = true,
+        verify = true, on_bad_record = true })
+    http_headers.use(caller, o.headers, paths)
     if o.header ~= nil and type(o.header) ~= "boolean" then
       fail("%s: header = %s; it is true or false", caller, list.show(o.header))
     end

@@ -47,7 +47,7 @@ static int unpack_listing(const char *at, shardrt_listing *out) {
     memcpy(&bytes, at, sizeof bytes);
     if (bytes < 0) break;
     at += sizeof bytes;
-    code = listing_add(out, at, bytes);
+    code = listing_append(out, at, bytes);
     at += strlen(at) + 1;
   }
   return code;

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Does a path begin with http://, https:// or s3://, in letters of any case? */
+/* Does a path begin with http://, https://, s3://, gs://, az://, abfs://, abfss:// or hf://, in letters of any case? */
 bool url_is(const char *path);
 
 /* The address for messages: without a user's name and password, and without what follows a "?", which may be a

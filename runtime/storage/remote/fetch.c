@@ -11,9 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/exchange/authorities.h"
+#include "storage/exchange/exchange.h"
 #include "storage/remote/reply.h"
-#include "storage/service/authorities.h"
-#include "storage/service/exchange.h"
 #include "storage/service/service.h"
 
 enum {
@@ -34,6 +34,8 @@ struct transfer {
   struct reply reply;
   bool running; /* the library has it */
   bool learned; /* what a server refused was asked for in another way */
+  char *moved;  /* where a server sent this attempt, whose headers are only for hosts that the recipe meant; or NULL */
+  int32_t moves;
   int32_t tries;
   double begun, next; /* when the first attempt was made; when the next one shall be */
   uint8_t *data;
@@ -104,6 +106,12 @@ int fetch_new(struct fetch **out) {
   return SHARDRT_OK;
 }
 
+static void forget_move(struct transfer *t) {
+  alloc_free(t->moved);
+  t->moved = NULL;
+  t->moves = 0;
+}
+
 /* Takes an attempt away from the library. */
 static void stop_transfer(struct fetch *self, struct transfer *t) {
   if (t->running) curl_multi_remove_handle(self->multi, t->easy);
@@ -116,6 +124,7 @@ static void stop_transfer(struct fetch *self, struct transfer *t) {
 void fetch_free(struct fetch *self) {
   if (self == NULL) return;
   for (int32_t i = 0; i < IN_FLIGHT; i++) {
+    forget_move(&self->transfers[i]);
     alloc_free(self->transfers[i].data);
     self->transfers[i].data = NULL;
     self->transfers[i].room = 0;
@@ -167,18 +176,30 @@ static int add_header(struct transfer *t, const char *line) {
   return SHARDRT_OK;
 }
 
+static const char UNIT[] = "bytes=";
+
+static void write_range(const struct fetch_request *r, char *out, size_t room) {
+  snprintf(out, room, "%s%zu-%zu", UNIT, r->offset, r->offset + r->bytes - 1);
+}
+
+/* The ETag that If-None-Match has; NULL: it is not sent. */
+static const char *known_tag(const struct fetch_request *r) {
+  return r->known != NULL && r->known->etag[0] != '\0' ? r->known->etag : NULL;
+}
+
 static int set_headers(struct transfer *t) {
   const struct fetch_request *r = t->request;
   char range[64], condition[FETCH_TEXT + 32];
-  snprintf(range, sizeof range, "%zu-%zu", r->offset, r->offset + r->bytes - 1);
-  curl_easy_setopt(t->easy, CURLOPT_RANGE, r->take == NULL ? range : NULL);
+  write_range(r, range, sizeof range);
+  curl_easy_setopt(t->easy, CURLOPT_RANGE, r->take == NULL ? range + strlen(UNIT) : NULL);
   int code = SHARDRT_OK;
   /* Not If-Modified-Since: that is true also of another file with an older date, which is put in its place. */
-  if (r->known != NULL && r->known->etag[0] != '\0') {
-    snprintf(condition, sizeof condition, "If-None-Match: %s", r->known->etag);
+  if (known_tag(r) != NULL) {
+    snprintf(condition, sizeof condition, "If-None-Match: %s", known_tag(r));
     code = add_header(t, condition);
   }
-  for (int32_t i = 0; i < SERVICE_HEADERS && t->call.headers[i] != NULL && code == SHARDRT_OK; i++)
+  const bool is_meant = t->moved == NULL || service_same_origin(t->moved, t->call.url);
+  for (int32_t i = 0; i < SERVICE_HEADERS && is_meant && t->call.headers[i] != NULL && code == SHARDRT_OK; i++)
     code = add_header(t, t->call.headers[i]);
   curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
   return code;
@@ -190,12 +211,12 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   const double most = limit_of(self->seconds, bytes), limit = left < most ? left : most;
   CURL *easy = t->easy;
   curl_easy_reset(easy);
-  curl_easy_setopt(easy, CURLOPT_URL, t->call.url);
+  curl_easy_setopt(easy, CURLOPT_URL, t->moved != NULL ? t->moved : t->call.url);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardrt");
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answers are none of the server's */
-  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->call.follows ? 1L : 0L);
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->call.follows && !t->call.confined ? 1L : 0L);
   curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -231,7 +252,9 @@ static int start_transfer(struct fetch *self, struct transfer *t) {
   t->why[0] = '\0';
   t->reply = (struct reply){.request = r};
   t->tries++;
-  code = service_request_make(r->url, NULL, NULL, &t->call);
+  char range[64];
+  write_range(r, range, sizeof range);
+  code = service_request_part(r->url, r->take == NULL ? range : NULL, known_tag(r), &t->call);
   if (code != SHARDRT_OK) return code;
   set_options(self, t, t->begun + seconds_in_all(self, r) - shardrt_clock());
   code = set_headers(t);
@@ -255,6 +278,7 @@ static int take_up(struct fetch *self, struct transfer *t, struct fetch_request 
   t->request = request;
   t->tries = 0;
   t->learned = false;
+  forget_move(t);
   t->begun = shardrt_clock();
   return start_transfer(self, t);
 }
@@ -291,11 +315,40 @@ static int try_again(struct fetch *self, struct transfer *t, int32_t tries, cons
   for (int32_t i = 1; i < t->tries; i++) most *= 2;
   self->random = self->random * 6364136223846793005u + 1442695040888963407u;
   const double pause = asked > 0 ? asked : most * (0.5 + 0.5 * (double)(self->random >> 33) / 2147483648.0);
+  forget_move(t);
   if (t->tries >= tries) return give_up(t, why, "");
   if (now + pause >= end)
     return give_up(t, why, asked > 0 ? ", and wants to be asked later than there is time for" : ", until time was up");
   t->next = now + pause;
   return SHARDRT_OK;
+}
+
+/* Where an attempt is sent on that follows redirects by itself, as its headers must not come to other hosts: is asked
+ * there at once. *done stays false. */
+static int follow(struct transfer *t) {
+  char *to = NULL;
+  curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
+  char *copy = to != NULL ? alloc_text("%s", to) : NULL;
+  if (to == NULL || ++t->moves > REDIRECTS) {
+    alloc_free(copy);
+    return give_up(t, to == NULL ? "the server sends on to nowhere" : "the server sends on and on", "");
+  }
+  alloc_free(t->moved);
+  t->moved = copy;
+  t->tries--; /* it is the same one */
+  t->next = 0;
+  return copy != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static bool was_sent_on(const struct transfer *t) {
+  long redirects = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+  return redirects > 0 || t->moved != NULL;
+}
+
+/* A link to which a server sent this attempt may have expired on the way: it is asked for another one, once. */
+static bool wants_new_link(const struct transfer *t, long status) {
+  return (status == 400 || status == 401 || status == 403 || status == 410) && was_sent_on(t);
 }
 
 /* After a server refused. */
@@ -304,12 +357,18 @@ static int settle_refusal(struct fetch *self, struct transfer *t, int32_t tries,
   struct fetch_request *r = t->request;
   struct refusal refusal;
   char why[SERVICE_ADVICE + 384] = "the server answers ";
-  refusal_read(reply->status, reply->region, reply->words, reply->nwords, &refusal);
-  if (reply->status == 416 && refusal.is_empty) {
+  refusal_read(reply->status, &reply->refusal, reply->words, reply->nwords, &refusal);
+  if (r->offset == 0 && refusal_is_of_empty(&refusal)) {
     r->kind = FETCH_PART;
     r->found = (struct fetch_version){.bytes = 0};
     r->got = 0;
     *done = true;
+    return SHARDRT_OK;
+  }
+  if (!t->learned && wants_new_link(t, refusal.status)) {
+    t->learned = true;
+    forget_move(t);
+    t->next = 0;
     return SHARDRT_OK;
   }
   if (service_is_missing(r->url, &refusal)) {
@@ -331,6 +390,7 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
   char why[CURL_ERROR_SIZE + 64];
   struct reply *reply = &t->reply;
   struct fetch_request *r = t->request;
+  const bool confined = t->call.confined;
   stop_transfer(self, t);
   *done = false;
   if (reply->code != SHARDRT_OK) return error_set(reply->code, "%s", reply->message);
@@ -346,6 +406,8 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
     return try_again(self, t, tries, why);
   }
   if (reply->wrong[0] != '\0') return try_again(self, t, tries, reply->wrong);
+  if (result == CURLE_OK && confined && reply->status > 300 && reply->status < 309 && reply->status != 304)
+    return follow(t);
   if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted))
     return settle_refusal(self, t, tries, done);
   const char *said = t->why[0] != '\0' ? t->why : curl_easy_strerror(result);

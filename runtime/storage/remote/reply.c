@@ -178,7 +178,7 @@ bool reply_header(struct reply *self, const char *line, size_t bytes) {
   if (text[0] == '\r' || text[0] == '\n') return judge_headers(self);
   keep_value(self->etag, line, bytes, "ETag");
   keep_value(self->modified, line, bytes, "Last-Modified");
-  keep_value(self->region, line, bytes, "x-amz-bucket-region");
+  refusal_header(line, bytes, &self->refusal);
   const char *value = value_of(text, strlen(text), "Content-Length", &length);
   if (value != NULL) self->length = strtoll(value, NULL, 10);
   value = value_of(text, strlen(text), "Content-Range", &length);

@@ -3,8 +3,8 @@
 #ifndef SHARDRT_STORAGE_REMOTE_REPLY_H
 #define SHARDRT_STORAGE_REMOTE_REPLY_H
 
+#include "storage/exchange/refusal.h"
 #include "storage/remote/fetch_request.h"
-#include "storage/service/refusal.h"
 
 /* All zeros but for the request: nothing has come yet. */
 struct reply {
@@ -16,7 +16,8 @@ struct reply {
   int64_t total;       /* of the file; -1: it does not say */
   int64_t length;      /* Content-Length; -1 */
   bool encoded;        /* the body is compressed */
-  char etag[FETCH_TEXT], modified[FETCH_TEXT], region[FETCH_TEXT];
+  char etag[FETCH_TEXT], modified[FETCH_TEXT];
+  struct refusal_headers refusal;
 
   bool kind_known; /* the request's `kind` and `found` are set */
   bool accepted;   /* the body is data, */

@@ -24,6 +24,7 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
                                      .user = call.user,
                                      .body = self->body,
                                      .bytes = self->bytes,
+                                     .follows = call.follows && !call.confined,
                                      .seconds = seconds + self->more_seconds + (double)self->bytes / SLOWEST,
                                      .is_given_up = self->is_given_up};
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) request.headers[i] = call.headers[i];
@@ -51,7 +52,8 @@ static int ask_shown(const struct ask *self, const char *shown, struct exchange_
     if (self->refused != NULL) *self->refused = refusal;
     if (!answered && (code != SHARDRT_EIO || is_last)) return code;
     if (answered) {
-      refusal_read(out->status, out->region, out->body, out->bytes, &refusal);
+      refusal_read(out->status, &out->refusal, out->body, out->bytes, &refusal);
+      if (self->may_miss && service_is_missing(self->address, &refusal)) return SHARDRT_OK;
       exchange_free(out);
       if (self->refused != NULL) *self->refused = refusal;
       const bool learns = !learned && service_learn(self->address, &refusal);

@@ -3,8 +3,10 @@
 #ifndef SHARDRT_STORAGE_SERVICE_ASK_H
 #define SHARDRT_STORAGE_SERVICE_ASK_H
 
-#include "storage/service/exchange.h"
-#include "storage/service/refusal.h"
+#include <stdbool.h>
+
+#include "storage/exchange/exchange.h"
+#include "storage/exchange/refusal.h"
 
 enum { ASK_TRIES = 6 };
 
@@ -19,10 +21,11 @@ struct ask {
   double more_seconds;            /* for each, beyond $SHARDRT_HTTP_TIMEOUT and what the body takes at 1 MB/s */
   const atomic_bool *is_given_up; /* as exchange_request has it */
   struct refusal *refused;        /* becomes why it was refused; its status 0: no answer came. NULL: it is not wanted */
+  bool may_miss;                  /* that there is nothing by this address (service_is_missing) is an answer, too */
 };
 
 /* EIO where it is refused, or no answer came in ASK_TRIES attempts of at most $SHARDRT_HTTP_TIMEOUT seconds each (30);
- * what service_request_make fails with. The answer's status is below 300 otherwise. */
+ * what service_request_make fails with. The answer's status is below 300 otherwise, or of what is missing. */
 int ask_server(const struct ask *self, struct exchange_answer *out);
 
 #endif

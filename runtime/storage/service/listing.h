@@ -5,7 +5,7 @@
 #include "shardrt.h"
 
 /* One object more, at the end; the address is copied. ENOMEM. */
-int listing_add(shardrt_listing *self, const char *address, int64_t bytes);
+int listing_append(shardrt_listing *self, const char *address, int64_t bytes);
 /* Without objects; NULL and the message set. */
 shardrt_listing *listing_empty(void);
 

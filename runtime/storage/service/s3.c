@@ -8,19 +8,16 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "storage/exchange/aws_credentials.h"
+#include "storage/exchange/markup.h"
+#include "storage/exchange/percent.h"
+#include "storage/exchange/settings.h"
 #include "storage/local/url.h"
-#include "storage/service/aws_credentials.h"
-#include "storage/service/percent.h"
+#include "storage/service/services.h"
 
 #define NO_PAYLOAD "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* the SHA-256 of nothing */
 
-enum { BUCKET = 64 /* names have 3 to 63 characters */, KNOWN = 64 };
-
-/* "s3://bucket/key" */
-struct s3_address {
-  char bucket[BUCKET];
-  const char *key; /* in the address */
-};
+enum { BUCKET = S3_BUCKET, KNOWN = 64 };
 
 static const char in_regions[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -31,13 +28,13 @@ static int refuse_bucket(const char *address) {
                        ? ALLOC_FAILED
                        : error_set(SHARDRT_EINVAL,
                                    "%s: the name of a bucket stands behind ://, of up to %d letters, digits, points, "
-                                   "hyphens and underscores; keys and secrets stand where AWS's own tools look",
+                                   "hyphens and underscores; keys and secrets stand where the service's own tools look",
                                    shown, BUCKET - 1);
   alloc_free(shown);
   return code;
 }
 
-static int parse_address(const char *address, struct s3_address *out) {
+int s3_parse(const char *address, struct s3_address *out) {
   const char *bucket = strstr(address, "://") + 3;
   const size_t length = strcspn(bucket, "/");
   *out = (struct s3_address){.key = ""};
@@ -49,7 +46,7 @@ static int parse_address(const char *address, struct s3_address *out) {
 
 /* libcurl takes such parts out of an address, which is then another object's; where it would not (CURLOPT_PATH_AS_IS),
  * later ones do not sign. */
-static int check_key(const char *address, const char *key) {
+int s3_check_key(const char *address, const char *key) {
   if (key[0] == '\0') return error_set(SHARDRT_EINVAL, "%s: it names a bucket, and no object in it", address);
   for (const char *part = key; part != NULL;) {
     const size_t length = strcspn(part, "/"), points = strspn(part, ".");
@@ -83,11 +80,11 @@ static char *moved_region(const char *bucket) {
 
 /* Owned; NULL when out of memory. */
 static char *region_of(const char *bucket) {
-  const char *named = aws_variable("AWS_REGION");
+  const char *named = settings_variable("AWS_REGION");
   char *region = moved_region(bucket);
-  if (named == NULL) named = aws_variable("AWS_DEFAULT_REGION");
+  if (named == NULL) named = settings_variable("AWS_DEFAULT_REGION");
   if (region == NULL && named != NULL) return alloc_text("%s", named);
-  if (region == NULL) region = aws_setting("region");
+  if (region == NULL) region = aws_region();
   return region != NULL ? region : alloc_text("us-east-1");
 }
 
@@ -111,9 +108,9 @@ static bool note_region(const char *bucket, const char *region) {
 
 /* Owned; NULL: Amazon's own. */
 static char *endpoint_setting(void) {
-  const char *named = aws_variable("AWS_ENDPOINT_URL_S3");
-  if (named == NULL) named = aws_variable("AWS_ENDPOINT_URL");
-  char *endpoint = named != NULL ? alloc_text("%s", named) : aws_setting("endpoint_url");
+  const char *named = settings_variable("AWS_ENDPOINT_URL_S3");
+  if (named == NULL) named = settings_variable("AWS_ENDPOINT_URL");
+  char *endpoint = named != NULL ? alloc_text("%s", named) : aws_endpoint();
   for (size_t n = endpoint != NULL ? strlen(endpoint) : 0; n > 0 && endpoint[n - 1] == '/'; n--) endpoint[n - 1] = '\0';
   return endpoint;
 }
@@ -135,30 +132,31 @@ static char *url_of(const struct s3_address *address, const char *region, const 
   return url;
 }
 
-static int sign(const struct aws_credentials *who, const char *region, const char *payload,
-                struct service_request *out) {
+int s3_sign(const char *key, const char *secret, const char *token, const char *region, const char *payload,
+            struct service_request *out) {
   out->signer = alloc_text("aws:amz:%s:s3", region);
-  out->user = alloc_text("%s:%s", who->key, who->secret);
+  out->user = alloc_text("%s:%s", key, secret);
   out->headers[0] = alloc_text("x-amz-content-sha256: %s", payload != NULL ? payload : NO_PAYLOAD);
-  if (who->token != NULL) out->headers[1] = alloc_text("x-amz-security-token: %s", who->token);
-  const bool whole = out->signer != NULL && out->user != NULL && out->headers[0] != NULL &&
-                     (who->token == NULL || out->headers[1] != NULL);
+  if (token != NULL) out->headers[1] = alloc_text("x-amz-security-token: %s", token);
+  const bool whole =
+      out->signer != NULL && out->user != NULL && out->headers[0] != NULL && (token == NULL || out->headers[1] != NULL);
   return whole ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-int s3_request_make(const char *address, const char *query, const char *payload, struct service_request *out) {
+static int s3_request(const struct service_call *call, struct service_request *out) {
   struct s3_address parsed;
   struct aws_credentials who = {0};
   char *region = NULL;
-  int code = parse_address(address, &parsed);
-  if (code == SHARDRT_OK && (query == NULL || parsed.key[0] != '\0')) code = check_key(address, parsed.key);
+  int code = s3_parse(call->address, &parsed);
+  if (code == SHARDRT_OK && (call->query == NULL || parsed.key[0] != '\0'))
+    code = s3_check_key(call->address, parsed.key);
   if (code == SHARDRT_OK) code = aws_credentials_get(&who);
   if (code == SHARDRT_OK) {
     region = region_of(parsed.bucket);
-    out->url = region != NULL ? url_of(&parsed, region, query) : NULL;
+    out->url = region != NULL ? url_of(&parsed, region, call->query) : NULL;
     code = out->url != NULL ? SHARDRT_OK : ALLOC_FAILED;
   }
-  if (code == SHARDRT_OK && who.key != NULL) code = sign(&who, region, payload, out);
+  if (code == SHARDRT_OK && who.key != NULL) code = s3_sign(who.key, who.secret, who.token, region, call->payload, out);
   alloc_free(region);
   aws_credentials_free(&who);
   return code;
@@ -171,9 +169,9 @@ static bool has_expired(const struct refusal *refusal) {
          strcmp(refusal->code, "RequestExpired") == 0;
 }
 
-bool s3_learn(const char *address, const struct refusal *refusal) {
+static bool s3_learn(const char *address, const struct refusal *refusal) {
   struct s3_address parsed;
-  if (parse_address(address, &parsed) != SHARDRT_OK) return false;
+  if (s3_parse(address, &parsed) != SHARDRT_OK) return false;
   if (has_expired(refusal)) {
     aws_credentials_forget();
     return true;
@@ -194,7 +192,8 @@ static bool is_anonymous(void) {
   return none;
 }
 
-const char *s3_advice(const struct refusal *refusal, char *room, size_t bytes) {
+static const char *s3_advice(const char *address, const struct refusal *refusal, char *room, size_t bytes) {
+  (void)address;
   const char *code = refusal->code;
   if (refusal->status == 403 && is_anonymous())
     return "; no credentials were found: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY would do, or a profile in "
@@ -213,3 +212,65 @@ const char *s3_advice(const struct refusal *refusal, char *room, size_t bytes) {
   }
   return "";
 }
+
+/* ---- listings ---------------------------------------------------------------------------------------------------
+ *
+ * ListObjectsV2 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html). */
+
+static size_t s3_root(const char *address) {
+  const char *host = strstr(address, "://"), *slash = host != NULL ? strchr(host + 3, '/') : NULL;
+  return slash != NULL && slash > host + 3 ? (size_t)(slash + 1 - address) : 0;
+}
+
+/* Names in ascending order, as signatures want them. */
+static char *list_query(const char *prefix, bool deep, const char *next) {
+  char *coded_prefix = percent_encoded(prefix, ""), *coded_next = next != NULL ? percent_encoded(next, "") : NULL;
+  char *query = NULL;
+  if (coded_prefix != NULL && (next == NULL || coded_next != NULL))
+    query =
+        alloc_text("%s%s%s%sencoding-type=url&list-type=2&prefix=%s", next != NULL ? "continuation-token=" : "",
+                   next != NULL ? coded_next : "", next != NULL ? "&" : "", deep ? "" : "delimiter=%2F&", coded_prefix);
+  alloc_free(coded_prefix);
+  alloc_free(coded_next);
+  return query;
+}
+
+/* `is_coded`: the server does with keys what encoding-type=url asks for, which not all do. */
+static int add_contents(shardrt_listing *out, const char *root, const char *shown, const struct markup *contents,
+                        bool is_coded) {
+  struct markup place;
+  if (!markup_find(contents, "Key", &place) || !markup_find(contents, "Size", &place))
+    return listing_refuse(shown, "has an object without key or size");
+  char *key = markup_text(contents, "Key"), *size = markup_text(contents, "Size");
+  if (key != NULL && is_coded) percent_decode(key);
+  int code = key != NULL && size != NULL ? listing_add(out, alloc_text("%s%s", root, key), strtoll(size, NULL, 10))
+                                         : ALLOC_FAILED;
+  alloc_free(key);
+  alloc_free(size);
+  return code;
+}
+
+static int take_page(shardrt_listing *out, const char *root, const char *shown, const struct exchange_answer *page,
+                     char **next) {
+  const struct markup all = {.at = page->body, .end = page->body + page->bytes};
+  struct markup list, contents = {.end = NULL};
+  if (!markup_find(&all, "ListBucketResult", &list))
+    return listing_refuse(shown, strstr(page->body, "<ListBucketResult") != NULL
+                                     ? "ends in the middle"
+                                     : "is none: it speaks another language");
+  const bool is_coded = markup_is(&list, "EncodingType", "url");
+  int code = SHARDRT_OK;
+  bool more = markup_find(&list, "Contents", &contents);
+  for (; more && code == SHARDRT_OK; more = markup_next(&list, "Contents", &contents))
+    code = add_contents(out, root, shown, &contents, is_coded);
+  if (code != SHARDRT_OK || !markup_is(&list, "IsTruncated", "true")) return code;
+  *next = markup_text(&list, "NextContinuationToken");
+  return *next != NULL ? SHARDRT_OK : listing_refuse(shown, "goes on, and does not say where");
+}
+
+const struct service_lists s3_lists = {.root = s3_root, .query = list_query, .take = take_page};
+
+const char *const s3_absent[] = {"NoSuchBucket", NULL};
+
+const struct service service_s3 = {
+    .request = s3_request, .learn = s3_learn, .advice = s3_advice, .absent = s3_absent, .lists = &s3_lists};

@@ -8,11 +8,25 @@
 #ifndef SHARDRT_STORAGE_SERVICE_S3_H
 #define SHARDRT_STORAGE_SERVICE_S3_H
 
-#include "storage/service/service.h"
+#include "storage/service/services.h"
 
-int s3_request_make(const char *address, const char *query, const char *payload, struct service_request *out);
-bool s3_learn(const char *address, const struct refusal *refusal);
-/* Begins with ";" or "". Static, or of `room`. */
-const char *s3_advice(const struct refusal *refusal, char *room, size_t bytes);
+enum { S3_BUCKET = 64 }; /* names have 3 to 63 characters */
+
+/* "s3://bucket/key" */
+struct s3_address {
+  char bucket[S3_BUCKET];
+  const char *key; /* in the address */
+};
+
+/* For whatever speaks as S3 does. EINVAL: there is no such name. */
+int s3_parse(const char *address, struct s3_address *out);
+/* EINVAL: no object can have this key, or none can be asked for. */
+int s3_check_key(const char *address, const char *key);
+/* `token`, `payload`: NULL where there is none. ENOMEM. */
+int s3_sign(const char *key, const char *secret, const char *token, const char *region, const char *payload,
+            struct service_request *out);
+
+extern const struct service_lists s3_lists;
+extern const char *const s3_absent[];
 
 #endif

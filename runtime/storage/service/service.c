@@ -7,24 +7,35 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/service/s3.h"
+#include "storage/service/services.h"
 
-static bool is_s3(const char *address) {
-  return strncasecmp(address, "s3://", 5) == 0;
+static const struct {
+  const char *scheme;
+  const struct service *service;
+} services[] = {
+    {"s3://", &service_s3},    {"gs://", &service_google},  {"hf://", &service_hub},
+    {"az://", &service_azure}, {"abfs://", &service_azure}, {"abfss://", &service_azure},
+};
+
+const struct service *service_of(const char *address) {
+  for (size_t i = 0; i < sizeof services / sizeof *services; i++)
+    if (strncasecmp(address, services[i].scheme, strlen(services[i].scheme)) == 0) return services[i].service;
+  return &service_http;
 }
 
-static int http_request_make(const char *address, const char *query, struct service_request *out) {
-  out->follows = true;
-  out->url = query != NULL ? alloc_text("%s%s%s", address, strchr(address, '?') != NULL ? "&" : "?", query)
-                           : alloc_text("%s", address);
-  return out->url != NULL ? SHARDRT_OK : ALLOC_FAILED;
+static int make(const struct service_call *call, struct service_request *out) {
+  *out = (struct service_request){0};
+  int code = service_of(call->address)->request(call, out);
+  if (code != SHARDRT_OK) service_request_free(out);
+  return code;
 }
 
 int service_request_make(const char *address, const char *query, const char *payload, struct service_request *out) {
-  *out = (struct service_request){0};
-  int code = is_s3(address) ? s3_request_make(address, query, payload, out) : http_request_make(address, query, out);
-  if (code != SHARDRT_OK) service_request_free(out);
-  return code;
+  return make(&(struct service_call){.address = address, .query = query, .payload = payload}, out);
+}
+
+int service_request_part(const char *address, const char *range, const char *known, struct service_request *out) {
+  return make(&(struct service_call){.address = address, .range = range, .known = known}, out);
 }
 
 void service_request_free(struct service_request *self) {
@@ -36,40 +47,20 @@ void service_request_free(struct service_request *self) {
 }
 
 bool service_learn(const char *address, const struct refusal *refusal) {
-  return is_s3(address) && s3_learn(address, refusal);
+  const struct service *service = service_of(address);
+  return service->learn != NULL && service->learn(address, refusal);
 }
 
 bool service_is_missing(const char *address, const struct refusal *refusal) {
   if (refusal->status != 404 && refusal->status != 410) return false;
-  return !is_s3(address) || strcmp(refusal->code, "NoSuchBucket") != 0;
-}
-
-static const char *http_advice(long status) {
-  switch (status) {
-  case 401:
-    return " (it wants a name and a password: name:password@ before the host)";
-  case 403:
-    return " (it does not allow this)";
-  case 408:
-  case 504:
-    return " (time was up on its side)";
-  case 429:
-    return " (too many requests)";
-  case 500:
-    return " (it failed)";
-  case 502:
-  case 503:
-    return " (it cannot serve at the moment)";
-  default:
-    return "";
-  }
+  for (const char *const *code = service_of(address)->absent; code != NULL && *code != NULL; code++)
+    if (strcmp(refusal->code, *code) == 0) return false;
+  return true;
 }
 
 void service_explain(const char *address, const struct refusal *refusal, char out[SERVICE_ADVICE + 320]) {
   char room[SERVICE_ADVICE];
-  const char *advice = is_s3(address)             ? s3_advice(refusal, room, sizeof room)
-                       : refusal->code[0] == '\0' ? http_advice(refusal->status)
-                                                  : "";
   snprintf(out, SERVICE_ADVICE + 320, "%ld%s%s%s%s%s", refusal->status, refusal->code[0] != '\0' ? " " : "",
-           refusal->code, refusal->message[0] != '\0' ? ": " : "", refusal->message, advice);
+           refusal->code, refusal->message[0] != '\0' ? ": " : "", refusal->message,
+           service_of(address)->advice(address, refusal, room, sizeof room));
 }

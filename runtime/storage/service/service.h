@@ -1,7 +1,10 @@
 /* service.h - which kind of server an address is of, and how that one wants to be asked.
  *
- *   http://host/x, https://host/x   as it stands
- *   s3://bucket/key                 Amazon S3, or what speaks like it at AWS_ENDPOINT_URL (see s3.h)
+ *   http://host/x, https://host/x             as it stands, with the headers that a recipe gives
+ *   s3://bucket/key                           Amazon S3, or what speaks like it at AWS_ENDPOINT_URL (s3.c)
+ *   gs://bucket/key                           Google Cloud Storage, or what speaks like it (google.c)
+ *   az://container/blob                       Azure's Blob Storage (azure.c); abfs://, abfss:// are the same
+ *   hf://datasets/OWNER/NAME@revision/path    Hugging Face; hf://OWNER/NAME/path is a model's (hub.c)
  *
  * The addresses of objects are written as they are called: a key's spaces, "+", "%" and "?" stand for themselves. */
 #ifndef SHARDRT_STORAGE_SERVICE_SERVICE_H
@@ -10,9 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "storage/service/refusal.h"
+#include "storage/exchange/refusal.h"
 
-enum { SERVICE_HEADERS = 4, SERVICE_ADVICE = 320 };
+enum { SERVICE_HEADERS = 16, SERVICE_ADVICE = 400 };
 
 /* How a server is asked once: texts are owned. */
 struct service_request {
@@ -20,14 +23,22 @@ struct service_request {
   char *headers[SERVICE_HEADERS]; /* "Name: value"; NULL: no more */
   char *signer;                   /* of CURLOPT_AWS_SIGV4: "aws:amz:eu-west-1:s3"; NULL: it is not signed */
   char *user;                     /* "key:secret", for it */
-  bool follows;                   /* redirects lead to the same file */
+  bool follows;                   /* redirects lead to the same file. To other hosts libcurl does not take the header
+                                     Authorization along, */
+  bool confined;                  /* and these headers must not come there, either */
 };
 
 /* `query`: what follows "?", encoded, its names sorted; NULL: nothing. `payload`: the SHA-256 of the body in
  * hexadecimal digits; NULL: there is none. EINVAL: no bucket, or credentials that cannot be; EIO: credentials that
  * cannot be had; ENOMEM. */
 int service_request_make(const char *address, const char *query, const char *payload, struct service_request *out);
+/* The same for a part of an object: `range` ("bytes=0-99") and `known` (If-None-Match's) are headers that the caller
+ * will send, too, and some sign; NULL: it will not. */
+int service_request_part(const char *address, const char *range, const char *known, struct service_request *out);
 void service_request_free(struct service_request *self); /* any that is zeroed or was made */
+
+/* Whether two addresses of HTTP are of one host, port and protocol. */
+bool service_same_origin(const char *a, const char *b);
 
 /* Takes in what a refusal tells: another region, credentials that have expired. True: the next request is another one,
  * which may go well. */

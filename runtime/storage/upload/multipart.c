@@ -7,9 +7,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "codec/digest.h"
+#include "storage/exchange/percent.h"
 #include "storage/local/url.h"
 #include "storage/service/ask.h"
-#include "storage/service/percent.h"
 
 enum {
   COMPLETE_PER_PART = 20 /* parts of which a server puts together that many a second, at least */,
@@ -168,7 +168,7 @@ static int read_completion(const char *address, const struct exchange_answer *an
   char what[sizeof refusal.code + sizeof refusal.message + 64];
   *again = false;
   if (strstr(answer->body, "CompleteMultipartUploadResult") != NULL) return SHARDRT_OK;
-  refusal_read(answer->status, "", answer->body, answer->bytes, &refusal);
+  refusal_read(answer->status, &answer->refusal, answer->body, answer->bytes, &refusal);
   const bool is_error = strstr(answer->body, "<Error") != NULL;
   *again = strcmp(refusal.code, "InternalError") == 0 || strcmp(refusal.code, "SlowDown") == 0 ||
            strcmp(refusal.code, "ServiceUnavailable") == 0 || strcmp(refusal.code, "RequestTimeout") == 0;

@@ -1,4 +1,4 @@
-#include "storage/service/authorities.h"
+#include "storage/exchange/authorities.h"
 
 #ifndef SHARDRT_WITHOUT_CURL
 

@@ -1,4 +1,4 @@
-#include "storage/service/exchange.h"
+#include "storage/exchange/exchange.h"
 
 #include <stdlib.h>
 
@@ -40,6 +40,17 @@ void exchange_free(struct exchange_answer *self) {
   *self = (struct exchange_answer){0};
 }
 
+/* What gives something to all processes of a job may have too much to do. */
+int exchange_patiently(const struct exchange_request *request, int32_t most, struct exchange_answer *out) {
+  for (int32_t tries = 1;; tries++) {
+    const int code = exchange(request, out);
+    const bool passes = code == SHARDRT_OK ? out->status == 429 || out->status >= 500 : code == SHARDRT_EIO;
+    if (!passes || tries == most) return code;
+    exchange_free(out);
+    exchange_pause(tries);
+  }
+}
+
 #ifndef SHARDRT_WITHOUT_CURL
 
 #include <curl/curl.h>
@@ -47,7 +58,9 @@ void exchange_free(struct exchange_answer *self) {
 #include <string.h>
 #include <strings.h>
 
-#include "storage/service/authorities.h"
+#include "storage/exchange/authorities.h"
+
+enum { REDIRECTS = 10 };
 
 struct exchange_under_way {
   const struct exchange_request *request;
@@ -100,9 +113,12 @@ static size_t on_header(char *data, size_t size, size_t n, void *context) {
   struct exchange_answer *answer = context;
   char line[2048];
   snprintf(line, sizeof line, "%.*s", (int)(size * n), data);
-  if (strncmp(line, "HTTP/", 5) == 0) answer->etag[0] = answer->region[0] = answer->next[0] = '\0'; /* of a redirect */
+  if (strncmp(line, "HTTP/", 5) == 0) { /* the one before was a redirect's */
+    answer->etag[0] = answer->next[0] = '\0';
+    answer->refusal = (struct refusal_headers){0};
+  }
+  refusal_header(data, size * n, &answer->refusal);
   keep_header(line, "ETag", answer->etag, sizeof answer->etag);
-  keep_header(line, "x-amz-bucket-region", answer->region, sizeof answer->region);
   keep_next(line, answer->next, sizeof answer->next);
   return size * n;
 }
@@ -158,6 +174,9 @@ static void set_request(CURL *easy, struct exchange_under_way *now, struct curl_
   const struct exchange_request *request = now->request;
   const char *authorities = authorities_file();
   curl_easy_setopt(easy, CURLOPT_URL, request->url);
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, request->follows ? 1L : 0L);
+  curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+  curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardrt");
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");

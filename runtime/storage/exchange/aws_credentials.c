@@ -1,4 +1,4 @@
-#include "storage/service/aws_credentials.h"
+#include "storage/exchange/aws_credentials.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,26 +9,26 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/service/exchange.h"
-#include "storage/service/percent.h"
+#include "storage/exchange/exchange.h"
+#include "storage/exchange/markup.h"
+#include "storage/exchange/percent.h"
+#include "storage/exchange/settings.h"
+#include "storage/exchange/times.h"
 
 static const double METADATA_SECONDS = 1, TOKEN_SECONDS = 10;
 static const time_t EARLY = 300; /* seconds before they expire that new ones are asked for, */
 static const time_t REFUSED = 2; /* seconds in which other requests are refused that were sent with the same ones */
 static const time_t AGAIN = 20;  /* and between two times that they are, while those that are there hold */
 
-enum { LINE = 4096, FILE_BYTES = 1 << 20, TRIES = 4 };
+static const char HOLDS_TOKEN[] = "which should hold a token for S3";
+
+enum { TRIES = 4 };
 
 void aws_credentials_free(struct aws_credentials *self) {
   alloc_free(self->key);
   alloc_free(self->secret);
   alloc_free(self->token);
   *self = (struct aws_credentials){0};
-}
-
-const char *aws_variable(const char *name) {
-  const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 static int set_credentials(const char *key, const char *secret, const char *token, struct aws_credentials *out) {
@@ -43,59 +43,15 @@ static int set_credentials(const char *key, const char *secret, const char *toke
 /* ---- files of profiles ------------------------------------------------------------------------------------------ */
 
 static const char *profile(void) {
-  const char *named = aws_variable("AWS_PROFILE");
-  if (named == NULL) named = aws_variable("AWS_DEFAULT_PROFILE");
+  const char *named = settings_variable("AWS_PROFILE");
+  if (named == NULL) named = settings_variable("AWS_DEFAULT_PROFILE");
   return named != NULL ? named : "default";
 }
 
 static char *file_of(const char *named, const char *usual) {
-  const char *path = aws_variable(named), *home = aws_variable("HOME");
+  const char *path = settings_variable(named), *home = settings_variable("HOME");
   if (path == NULL && home == NULL) return NULL;
   return path != NULL ? alloc_text("%s", path) : alloc_text("%s/.aws/%s", home, usual);
-}
-
-static char *trimmed(char *text) {
-  while (*text == ' ' || *text == '\t') text++;
-  size_t n = strlen(text);
-  while (n > 0 && strchr(" \t\r\n", text[n - 1]) != NULL) text[--n] = '\0';
-  return text;
-}
-
-/* Whether a line is the head of the profile's section: [name], in the file "config" [profile name]. */
-static bool is_section(char *line, const char *name, bool *ours) {
-  char *end = strchr(line, ']');
-  if (line[0] != '[' || end == NULL) return false;
-  *end = '\0';
-  char *title = trimmed(line + 1);
-  if (strncmp(title, "profile ", 8) == 0) title = trimmed(title + 8);
-  *ours = strcmp(title, name) == 0;
-  return true;
-}
-
-/* The value of a name in the profile's section. Owned; NULL: none. *found: there is such a section. */
-static char *read_setting(const char *path, const char *name, bool *found) {
-  FILE *file = path != NULL ? fopen(path, "re") : NULL;
-  char line[LINE], *value = NULL;
-  bool ours = false;
-  while (file != NULL && value == NULL && fgets(line, sizeof line, file) != NULL) {
-    char *text = trimmed(line), *equals = strchr(text, '=');
-    if (text[0] == '#' || text[0] == ';' || is_section(text, profile(), &ours)) {
-      *found = *found || ours;
-      continue;
-    }
-    if (!ours || equals == NULL) continue;
-    *equals = '\0';
-    if (strcmp(trimmed(text), name) == 0) value = alloc_text("%s", trimmed(equals + 1));
-  }
-  if (file != NULL) (void)fclose(file);
-  return value;
-}
-
-char *aws_setting(const char *name) {
-  bool found = false;
-  char *path = file_of("AWS_CONFIG_FILE", "config"), *value = read_setting(path, name, &found);
-  alloc_free(path);
-  return value;
 }
 
 static int refuse_half(const char *where) {
@@ -105,9 +61,9 @@ static int refuse_half(const char *where) {
 
 /* Of one file; leaves `out` empty where it has none. */
 static int read_profile(const char *path, bool *found, struct aws_credentials *out) {
-  char *key = read_setting(path, "aws_access_key_id", found),
-       *secret = read_setting(path, "aws_secret_access_key", found);
-  char *token = read_setting(path, "aws_session_token", found);
+  char *key = settings_value(path, profile(), "aws_access_key_id", found),
+       *secret = settings_value(path, profile(), "aws_secret_access_key", found);
+  char *token = settings_value(path, profile(), "aws_session_token", found);
   int code = SHARDRT_OK;
   if ((key == NULL) != (secret == NULL))
     code = refuse_half(path);
@@ -134,60 +90,27 @@ static int from_profile(struct aws_credentials *out) {
 
 /* ---- places that give them -------------------------------------------------------------------------------------- */
 
-/* The text of a member of a flat object, "Name": "…", or of an element, <Name>…</Name>. Owned; NULL: it is not there,
- * or memory is exhausted. */
-static char *member(const char *body, const char *name) {
-  char quoted[64], element[64];
-  snprintf(quoted, sizeof quoted, "\"%s\"", name);
-  snprintf(element, sizeof element, "<%s>", name);
-  const char *at = strstr(body, element);
-  if (at != NULL) {
-    at += strlen(element);
-    return alloc_text("%.*s", (int)strcspn(at, "<"), at);
-  }
-  at = strstr(body, quoted);
-  if (at == NULL) return NULL;
-  at += strlen(quoted);
-  at += strspn(at, " \t\r\n:");
-  if (*at != '"') return NULL;
-  return alloc_text("%.*s", (int)strcspn(at + 1, "\""), at + 1);
-}
-
-/* "2026-11-23T12:00:00Z"; 0: it is none. */
-static time_t time_of(const char *text) {
-  struct tm when = {0};
-  if (text == NULL || sscanf(text, "%d-%d-%dT%d:%d:%d", &when.tm_year, &when.tm_mon, &when.tm_mday, &when.tm_hour,
-                             &when.tm_min, &when.tm_sec) != 6)
-    return 0;
-  when.tm_year -= 1900;
-  when.tm_mon -= 1;
-  return timegm(&when);
-}
-
-/* Asks, again where whoever gives credentials to all processes of a job has too much to do. */
-static int ask_patiently(const struct exchange_request *request, struct exchange_answer *out) {
-  for (int32_t tries = 1;; tries++) {
-    const int code = exchange(request, out);
-    const bool passes = code == SHARDRT_OK ? out->status == 429 || out->status >= 500 : code == SHARDRT_EIO;
-    if (!passes || tries == TRIES) return code;
-    exchange_free(out);
-    exchange_pause(tries);
-  }
+/* The text of a member of JSON, or of an element of XML: STS speaks the latter. Owned; NULL: it is not there, or memory
+ * is exhausted. */
+static char *text_in(const struct exchange_answer *answer, const char *name) {
+  char *text = markup_member(answer->body, answer->bytes, name);
+  return text != NULL ? text
+                      : markup_text(&(struct markup){.at = answer->body, .end = answer->body + answer->bytes}, name);
 }
 
 /* Asks, and takes credentials out of the answer. */
 static int ask(const struct exchange_request *request, const char *key_name, const char *token_name,
                struct aws_credentials *out) {
   struct exchange_answer answer;
-  int code = ask_patiently(request, &answer);
+  int code = exchange_patiently(request, TRIES, &answer);
   if (code != SHARDRT_OK) return code;
-  char *key = member(answer.body, key_name), *secret = member(answer.body, "SecretAccessKey");
-  char *token = member(answer.body, token_name), *expires = member(answer.body, "Expiration");
+  char *key = text_in(&answer, key_name), *secret = text_in(&answer, "SecretAccessKey");
+  char *token = text_in(&answer, token_name), *expires = text_in(&answer, "Expiration");
   if (answer.status == 200 && key != NULL && secret != NULL)
     code = set_credentials(key, secret, token, out);
   else
     code = error_set(SHARDRT_EIO, "%s: it gives no credentials for S3 (it answers %ld)", request->shown, answer.status);
-  out->expires = time_of(expires);
+  out->expires = expires != NULL ? times_read(expires) : 0;
   alloc_free(key);
   alloc_free(secret);
   alloc_free(token);
@@ -196,28 +119,11 @@ static int ask(const struct exchange_request *request, const char *key_name, con
   return code;
 }
 
-/* The first line of a file of a token. Owned. */
-static int read_token(const char *path, char **out) {
-  FILE *file = fopen(path, "re");
-  char *line = file != NULL ? alloc_zeros(1, FILE_BYTES) : NULL;
-  int code = SHARDRT_OK;
-  if (file == NULL)
-    code = error_set(SHARDRT_EIO, "%s, which should hold a token for S3: %s", path, strerror(errno));
-  else if (line == NULL)
-    code = ALLOC_FAILED;
-  else if (fgets(line, FILE_BYTES, file) == NULL)
-    code = error_set(SHARDRT_EIO, "%s, which should hold a token for S3, is empty", path);
-  if (file != NULL) (void)fclose(file);
-  if (code == SHARDRT_OK) *out = alloc_text("%s", trimmed(line));
-  alloc_free(line);
-  return code == SHARDRT_OK && *out == NULL ? ALLOC_FAILED : code;
-}
-
 static int ask_sts(const char *role, const char *token, struct aws_credentials *out) {
-  const char *region = aws_variable("AWS_REGION"), *endpoint = aws_variable("AWS_ENDPOINT_URL_STS");
-  const char *session = aws_variable("AWS_ROLE_SESSION_NAME");
+  const char *region = settings_variable("AWS_REGION"), *endpoint = settings_variable("AWS_ENDPOINT_URL_STS");
+  const char *session = settings_variable("AWS_ROLE_SESSION_NAME");
   char *coded_role = percent_encoded(role, ""), *coded_token = percent_encoded(token, ""), *host = NULL, *url = NULL;
-  if (region == NULL) region = aws_variable("AWS_DEFAULT_REGION");
+  if (region == NULL) region = settings_variable("AWS_DEFAULT_REGION");
   host = endpoint != NULL
              ? alloc_text("%s", endpoint)
              : alloc_text("https://sts.%s%samazonaws.com%s", region != NULL ? region : "", region != NULL ? "." : "",
@@ -240,22 +146,22 @@ static int ask_sts(const char *role, const char *token, struct aws_credentials *
 }
 
 static int from_web_identity(const char *path, struct aws_credentials *out) {
-  const char *role = aws_variable("AWS_ROLE_ARN");
+  const char *role = settings_variable("AWS_ROLE_ARN");
   char *token = NULL;
   if (role == NULL) return error_set(SHARDRT_EINVAL, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
-  int code = read_token(path, &token);
+  int code = settings_line(path, HOLDS_TOKEN, &token);
   if (code == SHARDRT_OK) code = ask_sts(role, token, out);
   alloc_free(token);
   return code;
 }
 
 static int from_container(const char *relative, const char *full, struct aws_credentials *out) {
-  const char *given = aws_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  const char *path = aws_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  const char *given = settings_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  const char *path = settings_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   char *url = relative != NULL ? alloc_text("http://169.254.170.2%s", relative) : alloc_text("%s", full);
   char *token = NULL, *header = NULL;
   int code = url == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  if (code == SHARDRT_OK && path != NULL) code = read_token(path, &token);
+  if (code == SHARDRT_OK && path != NULL) code = settings_line(path, HOLDS_TOKEN, &token);
   if (code == SHARDRT_OK && (token != NULL || given != NULL)) {
     header = alloc_text("Authorization: %s", token != NULL ? token : given);
     if (header == NULL) code = ALLOC_FAILED;
@@ -284,7 +190,7 @@ static char *metadata(const char *method, const char *endpoint, const char *path
                                            .headers = {header},
                                            .seconds = METADATA_SECONDS};
   if (url != NULL && exchange(&request, &answer) == SHARDRT_OK && answer.status == 200)
-    text = alloc_text("%s", trimmed(answer.body));
+    text = alloc_text("%s", settings_trimmed(answer.body));
   exchange_free(&answer);
   alloc_free(url);
   return text;
@@ -293,8 +199,8 @@ static char *metadata(const char *method, const char *endpoint, const char *path
 /* Leaves `out` empty where this is no instance with a role. */
 static int from_instance(struct aws_credentials *out) {
   static const char roles[] = "/latest/meta-data/iam/security-credentials/";
-  const char *disabled = aws_variable("AWS_EC2_METADATA_DISABLED"),
-             *named = aws_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  const char *disabled = settings_variable("AWS_EC2_METADATA_DISABLED"),
+             *named = settings_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (disabled != NULL && strcmp(disabled, "true") == 0) return SHARDRT_OK;
   const char *endpoint = named != NULL ? named : "http://169.254.169.254";
   char *token = metadata("PUT", endpoint, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600");
@@ -317,15 +223,15 @@ static int from_instance(struct aws_credentials *out) {
 /* ---- all of these ----------------------------------------------------------------------------------------------- */
 
 static int find_credentials(struct aws_credentials *out) {
-  const char *key = aws_variable("AWS_ACCESS_KEY_ID"), *secret = aws_variable("AWS_SECRET_ACCESS_KEY");
+  const char *key = settings_variable("AWS_ACCESS_KEY_ID"), *secret = settings_variable("AWS_SECRET_ACCESS_KEY");
   if ((key == NULL) != (secret == NULL)) return refuse_half("the environment");
-  if (key != NULL) return set_credentials(key, secret, aws_variable("AWS_SESSION_TOKEN"), out);
-  const char *token_file = aws_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+  if (key != NULL) return set_credentials(key, secret, settings_variable("AWS_SESSION_TOKEN"), out);
+  const char *token_file = settings_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
   if (token_file != NULL) return from_web_identity(token_file, out);
   int code = from_profile(out);
   if (code != SHARDRT_OK || out->key != NULL) return code;
-  const char *relative = aws_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-  const char *full = aws_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  const char *relative = settings_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const char *full = settings_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   if (relative != NULL || full != NULL) return from_container(relative, full, out);
   return from_instance(out);
 }
@@ -335,7 +241,18 @@ static struct {
   bool known;
   time_t asked; /* when they were looked for */
   struct aws_credentials now;
+  char *region, *endpoint; /* of the profile, as old as they are; NULL: it does not say */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void read_settings(void) {
+  bool found = false;
+  char *path = file_of("AWS_CONFIG_FILE", "config");
+  alloc_free(process.region);
+  alloc_free(process.endpoint);
+  process.region = settings_value(path, profile(), "region", &found);
+  process.endpoint = settings_value(path, profile(), "endpoint_url", &found);
+  alloc_free(path);
+}
 
 static int renew(void) {
   const time_t now = time(NULL), expires = process.now.expires;
@@ -350,6 +267,7 @@ static int renew(void) {
     aws_credentials_free(&process.now);
     process.now = found;
     process.known = true;
+    read_settings();
     return code;
   }
   aws_credentials_free(&found);
@@ -366,6 +284,20 @@ int aws_credentials_get(struct aws_credentials *out) {
   pthread_mutex_unlock(&process.lock);
   if (code != SHARDRT_OK) aws_credentials_free(out);
   return code;
+}
+
+char *aws_region(void) {
+  pthread_mutex_lock(&process.lock);
+  char *region = process.region != NULL ? alloc_text("%s", process.region) : NULL;
+  pthread_mutex_unlock(&process.lock);
+  return region;
+}
+
+char *aws_endpoint(void) {
+  pthread_mutex_lock(&process.lock);
+  char *endpoint = process.endpoint != NULL ? alloc_text("%s", process.endpoint) : NULL;
+  pthread_mutex_unlock(&process.lock);
+  return endpoint;
 }
 
 void aws_credentials_forget(void) {

@@ -1,13 +1,16 @@
 /* exchange.h - one small request to a server and its whole answer, both in memory: for listings, credentials and the
  * parts of an upload. (Parts of large files: storage/remote/fetch.h.) */
-#ifndef SHARDRT_STORAGE_SERVICE_EXCHANGE_H
-#define SHARDRT_STORAGE_SERVICE_EXCHANGE_H
+#ifndef SHARDRT_STORAGE_EXCHANGE_EXCHANGE_H
+#define SHARDRT_STORAGE_EXCHANGE_EXCHANGE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EXCHANGE_HEADERS = 8, EXCHANGE_ETAG = 256, EXCHANGE_ANSWER = 64 << 20 /* bytes, at most */ };
+#include "storage/exchange/refusal.h"
+
+enum { EXCHANGE_HEADERS = 16, EXCHANGE_ETAG = 256, EXCHANGE_ANSWER = 64 << 20 /* bytes, at most */ };
 
 /* The caller's, during the call. */
 struct exchange_request {
@@ -21,6 +24,7 @@ struct exchange_request {
   size_t bytes;
   double seconds;                 /* for all of it; also the most for the connection */
   const atomic_bool *is_given_up; /* EIO, soon, when that is true; NULL: never */
+  bool follows;                   /* redirects, with the header Authorization on the same host only */
 };
 
 struct exchange_answer {
@@ -28,7 +32,7 @@ struct exchange_answer {
   char *body; /* ends in a NUL, which `bytes` does not count; owned */
   size_t bytes;
   char etag[EXCHANGE_ETAG];
-  char region[32]; /* x-amz-bucket-region */
+  struct refusal_headers refusal;
   char next[1024]; /* Link: <…>; rel="next" */
 };
 
@@ -38,6 +42,8 @@ int exchange_seconds(double *out);
 
 /* EIO: no answer came, and why. Any status is an answer. ENOMEM. */
 int exchange(const struct exchange_request *request, struct exchange_answer *out);
+/* The same, up to `tries` times where none comes, or the server has too much to do. */
+int exchange_patiently(const struct exchange_request *request, int32_t tries, struct exchange_answer *out);
 void exchange_free(struct exchange_answer *self); /* any that is zeroed or was answered */
 
 /* Waits before a request is made again that was made `tries` times: up to 0.25, 0.5, 1, … seconds, chosen at random so

@@ -1,4 +1,4 @@
-#include "storage/service/percent.h"
+#include "storage/exchange/percent.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -28,7 +28,7 @@ char *percent_encoded(const char *text, const char *kept) {
   return out;
 }
 
-static int digit_of(char c) {
+int percent_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -37,7 +37,7 @@ static int digit_of(char c) {
 void percent_decode(char *text) {
   char *out = text;
   for (; *text != '\0'; text++) {
-    const int high = *text == '%' ? digit_of(text[1]) : -1, low = high >= 0 ? digit_of(text[2]) : -1;
+    const int high = *text == '%' ? percent_digit(text[1]) : -1, low = high >= 0 ? percent_digit(text[2]) : -1;
     if (low >= 0) {
       *out++ = (char)(high * 16 + low);
       text += 2;

@@ -9,8 +9,8 @@
  *
  * (https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html.) None at all: requests are not
  * signed, as public buckets want it. What expires is asked for anew before it does. */
-#ifndef SHARDRT_STORAGE_SERVICE_AWS_CREDENTIALS_H
-#define SHARDRT_STORAGE_SERVICE_AWS_CREDENTIALS_H
+#ifndef SHARDRT_STORAGE_EXCHANGE_AWS_CREDENTIALS_H
+#define SHARDRT_STORAGE_EXCHANGE_AWS_CREDENTIALS_H
 
 #include <stdbool.h>
 #include <time.h>
@@ -28,11 +28,9 @@ void aws_credentials_free(struct aws_credentials *self); /* any that is zeroed o
 /* The next call looks for them anew: a server said that these have expired. */
 void aws_credentials_forget(void);
 
-/* A variable of the environment; NULL where it is empty, too. */
-const char *aws_variable(const char *name);
-
-/* Of the profile in ~/.aws/config: "region", "endpoint_url". Owned by the caller; NULL: it does not say, or memory is
+/* What the profile in ~/.aws/config said when the credentials were got last. Owned; NULL: it does not say, or memory is
  * exhausted. */
-char *aws_setting(const char *name);
+char *aws_region(void);
+char *aws_endpoint(void);
 
 #endif

@@ -1,0 +1,47 @@
+-- The headers that a recipe gives for files on HTTP servers: {Authorization = "Bearer …"}.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+fail.own()
+
+local http_headers = {}
+
+-- What an address has in common with what lies beside and below it: "https://host/a/" of "https://host/a/b?c".
+local function folder_of(address)
+  if not address:find "^[hH][tT][tT][pP][sS]?://[^/?#]" then return nil end
+  local plain = address:match "^[^?#]*"
+  return plain:match "^%a+://.*/[^/]*$" and plain:match "^(%a+://[^/]+.*/)[^/]*$" or plain .. "/"
+end
+
+--- Has requests for files send headers from now on: for all that lies in the folders of these addresses, and below.
+--- Other paths are passed over.
+---@param caller string # the call
+---@param headers table<string, string>? # nil: nothing changes
+---@param paths table<any, any> # its values that are texts
+function http_headers.use(caller, headers, paths)
+  if headers == nil then return end
+  if type(headers) ~= "table" then
+    fail('%s: headers is a table, as in {Authorization = "Bearer …"}, not %s', caller, type(headers))
+  end
+  local lines, seen = {}, {}
+  for name, value in pairs(headers) do
+    if type(name) ~= "string" or type(value) ~= "string" or value:find("\0", 1, true) then
+      fail("%s: headers has names and texts; that of %s is a %s", caller, list.show(name), type(value))
+    end
+    lines[#lines + 1] = ("%s: %s"):format(name, value)
+  end
+  local texts = ffi.new("const char *[?]", #lines, lines)
+  for _, one in pairs(paths) do
+    local folder = type(one) == "string" and folder_of(one)
+    if folder and not seen[folder] then
+      seen[folder] = true
+      local code = C.shardrt_http_headers(folder, #lines, texts)
+      if code < 0 then fail("%s, headers: %s", caller, fail.message(code)) end
+    end
+  end
+  assert(#lines >= 0) -- C has its own copies now
+end
+
+return http_headers

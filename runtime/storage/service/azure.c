@@ -1,0 +1,376 @@
+/* azure.c - Azure's Blob Storage (https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api).
+ *
+ * "az://container/blob", and abfs:// or abfss:// with the same behind it, or with
+ * "container@account.dfs.core.windows.net" as Hadoop has it. Who one is, and where, stands where Azure's own tools
+ * look:
+ *
+ * 1. AZURE_STORAGE_CONNECTION_STRING: AccountName, AccountKey, SharedAccessSignature, BlobEndpoint, EndpointSuffix;
+ *    UseDevelopmentStorage=true is Azurite's account on this machine;
+ * 2. AZURE_STORAGE_ACCOUNT (AZURE_STORAGE_ACCOUNT_NAME) with AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_KEY
+ *    (AZURE_STORAGE_ACCOUNT_KEY); AZURE_STORAGE_SERVICE_ENDPOINT names another server.
+ *
+ * A SAS stands in the query; requests are signed with a key
+ * (https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key). With neither, containers must be
+ * public. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "storage/exchange/markup.h"
+#include "storage/exchange/percent.h"
+#include "storage/exchange/settings.h"
+#include "storage/exchange/signature.h"
+#include "storage/exchange/times.h"
+#include "storage/local/url.h"
+#include "storage/service/services.h"
+
+/* Azurite's, which is no secret: https://learn.microsoft.com/azure/storage/common/storage-use-azurite. */
+#define DEVELOPER          "devstoreaccount1"
+#define DEVELOPER_KEY      "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+#define DEVELOPER_ENDPOINT "http://127.0.0.1:10000/" DEVELOPER
+
+enum { NAME = 64 }; /* containers have 3 to 63 characters, accounts up to 24 */
+
+/* ---- addresses -------------------------------------------------------------------------------------------------- */
+
+struct azure_address {
+  char container[NAME];
+  char account[NAME]; /* empty: it does not say */
+  const char *blob;   /* in the address */
+};
+
+static int refuse_address(const char *address) {
+  char *shown = url_shown(address);
+  const int code =
+      shown == NULL
+          ? ALLOC_FAILED
+          : error_set(SHARDRT_EINVAL,
+                      "%s: the name of a container stands behind ://, as in az://container/blob or "
+                      "abfss://container@account.dfs.core.windows.net/blob; keys stand where Azure's own tools "
+                      "look",
+                      shown);
+  alloc_free(shown);
+  return code;
+}
+
+static int parse_address(const char *address, struct azure_address *out) {
+  static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-$";
+  const char *name = strstr(address, "://") + 3;
+  const size_t all = strcspn(name, "/"), length = strcspn(name, "@/");
+  const size_t account = length < all ? strcspn(name + length + 1, "./") : 0;
+  *out = (struct azure_address){.blob = name[all] == '/' ? name + all + 1 : ""};
+  if (length == 0 || length >= NAME || strspn(name, in_names) < length) return refuse_address(address);
+  if (length < all && (account == 0 || account >= NAME || strspn(name + length + 1, in_names) < account))
+    return refuse_address(address);
+  snprintf(out->container, sizeof out->container, "%.*s", (int)length, name);
+  if (length < all) snprintf(out->account, sizeof out->account, "%.*s", (int)account, name + length + 1);
+  return SHARDRT_OK;
+}
+
+/* ---- who and where ---------------------------------------------------------------------------------------------- */
+
+struct azure_place {
+  char *endpoint;            /* "https://account.blob.core.windows.net" */
+  char *account, *key, *sas; /* NULL: none */
+};
+
+static void free_place(struct azure_place *self) {
+  alloc_free(self->endpoint);
+  alloc_free(self->account);
+  alloc_free(self->key);
+  alloc_free(self->sas);
+  *self = (struct azure_place){0};
+}
+
+/* The value of a name in "AccountName=a;AccountKey=b=="; owned; NULL: none. */
+static char *connection_value(const char *text, const char *name) {
+  const size_t length = strlen(name);
+  for (const char *at = text; at != NULL && *at != '\0'; at = strchr(at, ';')) {
+    while (*at == ';' || *at == ' ') at++;
+    if (strncasecmp(at, name, length) == 0 && at[length] == '=')
+      return alloc_text("%.*s", (int)strcspn(at + length + 1, ";"), at + length + 1);
+  }
+  return NULL;
+}
+
+static char *copy_of(const char *text) {
+  return text != NULL ? alloc_text("%s", text) : NULL;
+}
+
+/* Without the slashes at its end, in place; NULL is allowed. */
+static char *without_slashes(char *text) {
+  for (size_t n = text != NULL ? strlen(text) : 0; n > 0 && text[n - 1] == '/'; n--) text[n - 1] = '\0';
+  return text;
+}
+
+static void read_connection(const char *text, struct azure_place *out) {
+  char *developer = connection_value(text, "UseDevelopmentStorage");
+  const bool is_developer = developer != NULL && strcasecmp(developer, "true") == 0;
+  alloc_free(developer);
+  if (is_developer) {
+    *out = (struct azure_place){
+        .endpoint = copy_of(DEVELOPER_ENDPOINT), .account = copy_of(DEVELOPER), .key = copy_of(DEVELOPER_KEY)};
+    return;
+  }
+  out->account = connection_value(text, "AccountName");
+  out->key = connection_value(text, "AccountKey");
+  out->sas = connection_value(text, "SharedAccessSignature");
+  out->endpoint = without_slashes(connection_value(text, "BlobEndpoint"));
+  char *protocol = connection_value(text, "DefaultEndpointsProtocol"),
+       *suffix = connection_value(text, "EndpointSuffix");
+  if (out->endpoint == NULL && out->account != NULL)
+    out->endpoint = alloc_text("%s://%s.blob.%s", protocol != NULL ? protocol : "https", out->account,
+                               suffix != NULL ? suffix : "core.windows.net");
+  alloc_free(protocol);
+  alloc_free(suffix);
+}
+
+static const char *either(const char *first, const char *second) {
+  const char *value = settings_variable(first);
+  return value != NULL ? value : settings_variable(second);
+}
+
+static void read_variables(const char *named, struct azure_place *out) {
+  const char *account = named != NULL ? named : either("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME");
+  const char *endpoint = settings_variable("AZURE_STORAGE_SERVICE_ENDPOINT");
+  out->account = copy_of(account);
+  out->key = copy_of(either("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"));
+  out->sas = copy_of(settings_variable("AZURE_STORAGE_SAS_TOKEN"));
+  if (endpoint != NULL)
+    out->endpoint = without_slashes(copy_of(endpoint));
+  else if (account != NULL)
+    out->endpoint = alloc_text("https://%s.blob.core.windows.net", account);
+}
+
+/* Credentials are of one account: an address that names another one goes there without them. */
+static int find_place(const char *address, const char *named, struct azure_place *out) {
+  const char *connection = settings_variable("AZURE_STORAGE_CONNECTION_STRING");
+  *out = (struct azure_place){0};
+  if (connection != NULL)
+    read_connection(connection, out);
+  else
+    read_variables(NULL, out);
+  if (named != NULL && (out->account == NULL || strcmp(out->account, named) != 0)) {
+    const bool is_other = out->account != NULL;
+    free_place(out);
+    if (is_other)
+      *out = (struct azure_place){.endpoint = alloc_text("https://%s.blob.core.windows.net", named),
+                                  .account = copy_of(named)};
+    else
+      read_variables(named, out);
+  }
+  if (out->endpoint != NULL) return SHARDRT_OK;
+  char *shown = url_shown(address);
+  const int code = shown == NULL
+                       ? ALLOC_FAILED
+                       : error_set(SHARDRT_EINVAL,
+                                   "%s: of which account this is, nothing says; AZURE_STORAGE_ACCOUNT or "
+                                   "AZURE_STORAGE_CONNECTION_STRING would do, with AZURE_STORAGE_KEY or "
+                                   "AZURE_STORAGE_SAS_TOKEN, or abfss://container@account.dfs.core.windows.net/…",
+                                   shown);
+  alloc_free(shown);
+  return code;
+}
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+/* "\nname:value" of each part of a query, decoded; its names are sorted. Owned. */
+static char *canonical_query(const char *query) {
+  char *out = alloc_text("%s", "");
+  for (const char *at = query; at != NULL && *at != '\0' && out != NULL;) {
+    const size_t length = strcspn(at, "&"), name = strcspn(at, "=&");
+    char *value = alloc_text("%.*s", (int)(length - name), at + name + (name < length)), *before = out;
+    if (value != NULL && name < length) {
+      value[length - name - 1] = '\0';
+      percent_decode(value);
+    }
+    out = value != NULL ? alloc_text("%s\n%.*s:%s", before, (int)name, at, value) : NULL;
+    alloc_free(value);
+    alloc_free(before);
+    at += length + (at[length] == '&');
+  }
+  return out;
+}
+
+/* `path`: of the URL, encoded, which begins with a slash. */
+static int sign(const struct service_call *call, const struct azure_place *place, const char *path, const char *date,
+                const char *version, struct service_request *out) {
+  char *query = canonical_query(call->query), *signature = NULL;
+  char *text = query != NULL
+                   ? alloc_text("GET\n\n\n\n\n\n\n\n\n%s\n\n%s\nx-ms-date:%s\nx-ms-version:%s\n/%s%s%s",
+                                call->known != NULL ? call->known : "", call->range != NULL ? call->range : "", date,
+                                version, place->account, path, query)
+                   : NULL;
+  int code = text != NULL ? signature_hmac(place->key, text, &signature) : ALLOC_FAILED;
+  if (code == SHARDRT_EINVAL) code = error_prefix(code, "the key of the storage account %s", place->account);
+  if (code == SHARDRT_OK) {
+    out->headers[2] = alloc_text("Authorization: SharedKey %s:%s", place->account, signature);
+    if (out->headers[2] == NULL) code = ALLOC_FAILED;
+  }
+  alloc_free(query);
+  alloc_free(text);
+  alloc_free(signature);
+  return code;
+}
+
+/* Sends a request to `endpoint``path`, signed if there is a key and no SAS. */
+static int make_request(const struct service_call *call, const struct azure_place *place, const char *key,
+                        struct service_request *out) {
+  static const char version[] = "2021-08-06";
+  assert(place->endpoint != NULL);
+  const char *sas = place->sas, *host = strstr(place->endpoint, "://");
+  if (sas != NULL && sas[0] == '?') sas++;
+  const char *query = call->query;
+  out->url = alloc_text("%s/%s%s%s%s%s", place->endpoint, key, query != NULL || sas != NULL ? "?" : "",
+                        query != NULL ? query : "", query != NULL && sas != NULL ? "&" : "", sas != NULL ? sas : "");
+  char date[TIMES_ROOM];
+  times_http(time(NULL), date);
+  out->headers[0] = alloc_text("x-ms-date: %s", date);
+  out->headers[1] = alloc_text("x-ms-version: %s", version);
+  if (out->url == NULL || out->headers[0] == NULL || out->headers[1] == NULL) return ALLOC_FAILED;
+  if (sas != NULL || place->key == NULL || place->account == NULL) return SHARDRT_OK;
+  const char *within = host != NULL ? strchr(host + 3, '/') : NULL; /* Azurite's account stands in the path */
+  char *path = alloc_text("%s/%s", within != NULL ? within : "", key);
+  int code = path != NULL ? sign(call, place, path, date, version, out) : ALLOC_FAILED;
+  alloc_free(path);
+  return code;
+}
+
+static int azure_request(const struct service_call *call, struct service_request *out) {
+  struct azure_address address;
+  struct azure_place place = {0};
+  int code = parse_address(call->address, &address);
+  if (code == SHARDRT_OK && call->query == NULL && address.blob[0] == '\0')
+    code = error_set(SHARDRT_EINVAL, "%s: it names a container, and no blob in it", call->address);
+  if (code == SHARDRT_OK) code = find_place(call->address, address.account[0] != '\0' ? address.account : NULL, &place);
+  if (code == SHARDRT_OK) {
+    char *blob = call->query == NULL ? percent_encoded(address.blob, "/") : alloc_text("%s", "");
+    char *key = blob != NULL ? alloc_text("%s%s%s", address.container, blob[0] != '\0' ? "/" : "", blob) : NULL;
+    code = key != NULL ? make_request(call, &place, key, out) : ALLOC_FAILED;
+    alloc_free(blob);
+    alloc_free(key);
+  }
+  free_place(&place);
+  return code;
+}
+
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
+
+/* When the SAS ends; 0: there is none, or it does not say. */
+static time_t sas_ends(const struct azure_place *place) {
+  const char *at = place->sas != NULL ? strstr(place->sas, "se=") : NULL;
+  while (at != NULL && at != place->sas && at[-1] != '&' && at[-1] != '?') at = strstr(at + 1, "se=");
+  if (at == NULL) return 0;
+  char *text = alloc_text("%.*s", (int)strcspn(at + 3, "&"), at + 3);
+  if (text == NULL) return 0;
+  percent_decode(text);
+  const time_t ends = times_read(text);
+  alloc_free(text);
+  return ends;
+}
+
+static const char *advise(const struct azure_place *place, const struct refusal *refusal, char *room, size_t bytes) {
+  const time_t ends = sas_ends(place);
+  const bool is_refused = refusal->status == 401 || refusal->status == 403;
+  if (is_refused && ends != 0 && ends < time(NULL)) {
+    char when[TIMES_ROOM];
+    times_show(ends, when);
+    snprintf(room, bytes, "; the SAS token expired at %s: a new one in AZURE_STORAGE_SAS_TOKEN would do", when);
+    return room;
+  }
+  const bool is_nobody = place->sas == NULL && place->key == NULL;
+  if (is_nobody && (is_refused || refusal->status == 404 || refusal->status == 409))
+    return "; no credentials were found: AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN with AZURE_STORAGE_ACCOUNT would "
+           "do, or AZURE_STORAGE_CONNECTION_STRING";
+  if (strcmp(refusal->code, "AuthenticationFailed") == 0 && place->sas != NULL)
+    return "; the SAS token is not of this account, or not whole";
+  if (strcmp(refusal->code, "AuthenticationFailed") == 0)
+    return "; the key is not this account's, or this machine's clock is off (15 minutes at most)";
+  if (strncmp(refusal->code, "Authorization", 13) == 0 && place->sas != NULL)
+    return "; the SAS token must allow reading (sp=r), for patterns also listing (sp=rl)";
+  if (strcmp(refusal->code, "ContainerNotFound") == 0)
+    return "; the container's name, or the account's (AZURE_STORAGE_ACCOUNT), is another one";
+  return "";
+}
+
+static const char *azure_advice(const char *address, const struct refusal *refusal, char *room, size_t bytes) {
+  struct azure_address parsed;
+  struct azure_place place = {0};
+  const char *advice = "";
+  if (parse_address(address, &parsed) == SHARDRT_OK &&
+      find_place(address, parsed.account[0] != '\0' ? parsed.account : NULL, &place) == SHARDRT_OK)
+    advice = advise(&place, refusal, room, bytes);
+  free_place(&place);
+  return advice;
+}
+
+/* ---- listings ---------------------------------------------------------------------------------------------------
+ *
+ * List Blobs (https://learn.microsoft.com/rest/api/storageservices/list-blobs). */
+
+static size_t azure_root(const char *address) {
+  const char *name = strstr(address, "://"), *slash = name != NULL ? strchr(name + 3, '/') : NULL;
+  return slash != NULL && slash > name + 3 ? (size_t)(slash + 1 - address) : 0;
+}
+
+static char *list_query(const char *prefix, bool deep, const char *next) {
+  char *coded_prefix = percent_encoded(prefix, ""), *coded_next = next != NULL ? percent_encoded(next, "") : NULL;
+  char *query = NULL;
+  if (coded_prefix != NULL && (next == NULL || coded_next != NULL))
+    query = alloc_text("comp=list%s%s%s&prefix=%s&restype=container", deep ? "" : "&delimiter=%2F",
+                       next != NULL ? "&marker=" : "", next != NULL ? coded_next : "", coded_prefix);
+  alloc_free(coded_prefix);
+  alloc_free(coded_next);
+  return query;
+}
+
+/* A name that XML cannot hold is encoded: <Name Encoded="true">. */
+static char *name_of(const struct markup *blob) {
+  static const char mark[] = "<Name Encoded=\"true\">";
+  char *name = markup_text(blob, "Name");
+  if (name != NULL && memmem(blob->at, (size_t)(blob->end - blob->at), mark, strlen(mark)) != NULL)
+    percent_decode(name);
+  return name;
+}
+
+static int add_blob(shardrt_listing *out, const char *root, const char *shown, const struct markup *blob) {
+  struct markup place;
+  if (!markup_find(blob, "Name", &place) || !markup_find(blob, "Content-Length", &place))
+    return listing_refuse(shown, "has a blob without name or length");
+  if (markup_is(blob, "ResourceType", "directory") || markup_is(blob, "hdi_isfolder", "true")) return SHARDRT_OK;
+  char *name = name_of(blob), *size = markup_text(blob, "Content-Length");
+  int code = name != NULL && size != NULL ? listing_add(out, alloc_text("%s%s", root, name), strtoll(size, NULL, 10))
+                                          : ALLOC_FAILED;
+  alloc_free(name);
+  alloc_free(size);
+  return code;
+}
+
+static int take_page(shardrt_listing *out, const char *root, const char *shown, const struct exchange_answer *page,
+                     char **next) {
+  const struct markup all = {.at = page->body, .end = page->body + page->bytes};
+  struct markup list, blob = {.end = NULL}, marker;
+  if (!markup_find(&all, "EnumerationResults", &list))
+    return listing_refuse(shown, strstr(page->body, "<EnumerationResults") != NULL
+                                     ? "ends in the middle"
+                                     : "is none: it speaks another language");
+  int code = SHARDRT_OK;
+  bool more = markup_find(&list, "Blob", &blob);
+  for (; more && code == SHARDRT_OK; more = markup_next(&list, "Blob", &blob)) code = add_blob(out, root, shown, &blob);
+  if (code != SHARDRT_OK || !markup_find(&list, "NextMarker", &marker) || marker.at == marker.end) return code;
+  *next = markup_text(&list, "NextMarker");
+  return *next != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static const struct service_lists azure_lists = {.root = azure_root, .query = list_query, .take = take_page};
+
+static const char *const azure_absent[] = {"ContainerNotFound", "ResourceNotFound", NULL};
+
+const struct service service_azure = {
+    .request = azure_request, .advice = azure_advice, .absent = azure_absent, .lists = &azure_lists};
