@@ -5,7 +5,7 @@
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local store = require "tests.support.storage.store"
+local store = require "tests.support.store"
 
 local FILES = 70
 local MIB = 2 ^ 20
