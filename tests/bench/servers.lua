@@ -1,11 +1,11 @@
--- Files on a server that is as far away as an object store (tests/support/storage/store.py): a loader over tars of
+-- Files on a server that is as far away as an object store (tests/support/store.py): a loader over tars of
 -- 8 MiB members, with 20 ms a request and 100 MB/s, while a step computes and one request in fifty fails, over a plain
 -- curl of the same files in the same run; and how long it takes to open 1,000 files at 90 ms a request, alone and in
 -- four processes.
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local store = require "tests.support.storage.store"
+local store = require "tests.support.store"
 
 local MEMBER, MEMBERS, SHARDS, MANY = 8 * 2 ^ 20, 8, 4, 1000
 

@@ -14,7 +14,7 @@ local folder, server
 setup(function()
   folder = files.folder()
   os.execute(("cd '%s' && mkdir -p data/Ωμέγα data/deep/er data/tars public slow elsewhere malformed late denied "
-    .. "cut/x endless/x circle/x verbatim/x"):format(folder))
+    .. "expiring cut/x endless/x circle/x verbatim/x"):format(folder))
   for i, key in ipairs(KEYS) do
     local x = shardrt.ndarray.arange(ROWS * 3, "int32")
     x.data[0] = i
@@ -23,6 +23,7 @@ setup(function()
   for _, bucket in ipairs { "public", "slow", "elsewhere", "malformed", "late", "denied" } do
     os.execute(("cp '%s/data/plain.npy' '%s/%s/'"):format(folder, folder, bucket))
   end
+  os.execute(("cd '%s' && cp data/plain.npy expiring/ && cp data/plain.npy expiring/deep.npy"):format(folder))
   for i = 0, 10 do -- four pages of a listing
     local copy = "cp recipes/data/shard-00000%d.tar '%s/data/tars/part-%02d.tar'"
     os.execute(copy:format(i % 2, folder, i))
@@ -178,6 +179,30 @@ describe("who one is for S3", function()
     fails("the environment has one of access key", read, with { AWS_ACCESS_KEY_ID = "x" })
     os.remove(server.work .. "/credentials")
     os.remove(server.work .. "/config")
+  end)
+
+  it("is read anew, once, when a token has expired", function()
+    local name = server.work .. "/credentials"
+    local profile = "[default]\naws_access_key_id = ASIATEMPORARY\naws_secret_access_key = tempo/rary\n"
+      .. "aws_session_token = %s\n"
+    files.write(server.work, "credentials", profile:format "new token")
+    server:log()
+    gives(reads(1), ([[
+      local s = source.npy { x = "s3://expiring/plain.npy" }
+      s:read(29999, 1)
+      local file = assert(io.open(%q, "w"))
+      file:write(%q)
+      file:close()
+      os.execute "sleep 3" -- who refuses within two seconds refuses all that were sent together
+      local s = source.npy { x = "s3://expiring/deep.npy" }
+      local x, sum = s:read(0, #s).x, 0
+      for i = 0, x.size - 1 do sum = sum + x.data[i] end
+      io.write(#s, " ", x.data[0], " ", sum, "\n")
+    ]]):format(name, profile:format "newer token"), none)
+    local refused = 0
+    for _, line in ipairs(server:log()) do refused = refused + (line:find " 403 " and 1 or 0) end
+    assert.equal(1, refused)
+    os.remove(name)
   end)
 
   it("is asked of the instance, and of the container", function()

@@ -125,7 +125,11 @@ static int prepare_share(struct survey_share *self, int32_t threads, int64_t roo
     return error_set(SHARDRT_EOVERFLOW, "%lld samples", (long long)self->survey->items);
   self->found = alloc_zeros(bytes, 1);
   if (self->found == NULL) return ALLOC_FAILED;
-  return team_new(threads, team);
+  int code = team_new(threads, team);
+  /* Where a process may not have so many threads (ulimit -u, a container's limit), fewer do. */
+  for (const int32_t cores = machine_cores(); code != SHARDRT_OK && threads > cores; code = team_new(threads, team))
+    threads = threads / 2 > cores ? threads / 2 : cores;
+  return code;
 }
 
 /* Of those that the job may have at once, which all ask the same servers; a few in each process of a large job. */

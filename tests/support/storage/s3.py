@@ -13,6 +13,7 @@ what came, as https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-base
   verbatim   keys in listings are as they are, whatever is asked for
   late       this machine's clock is not the server's
   denied     nobody may read it
+  expiring   after two answers the token "new token" has expired there, and "newer token" goes with its key
 
 What is written there (PutObject, DeleteObject, multipart uploads) must have the SHA-256 that its request is signed
 with; parts but the last have PART_LEAST bytes or more. Other buckets, for writing:
@@ -57,9 +58,11 @@ KEYS = {
     "ASIAINSTANCE": ("of the role", "role's token"),
     "ASIACONTAINER": ("of the task", "task's token"),
 }
+NEWER = {"new token": "newer token"}
 HOME = {"elsewhere": "eu-west-3", "malformed": "eu-west-3"}
 lock = threading.Lock()
 asked = set()
+given = []  # what was answered to the token that expires
 uploads = {}  # id: (bucket, key, {number: (ETag, path)})
 tags = {}  # path: ((size, time), ETag)
 
@@ -157,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(403, "SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.")
         if token is not None and given == "old token":
             raise Refusal(400, "ExpiredToken", "The provided token has expired.")
-        if given != token:
+        if given != token and given != NEWER.get(token):
             raise Refusal(403, "InvalidToken", "The provided token is malformed or otherwise invalid.")
         if region and signed_region != region:
             return signed_region
@@ -267,6 +270,12 @@ class Handler(BaseHTTPRequestHandler):
         if bucket == "late":
             raise Refusal(403, "RequestTimeTooSkewed",
                           "The difference between the request time and the current time is too large.")
+        if bucket == "expiring" and self.headers.get("x-amz-security-token") == "new token":
+            with lock:
+                given.append(self.path)
+                expired = len(given) > 2
+            if expired:
+                raise Refusal(403, "ExpiredToken", "The provided token has expired.")
         if bucket == "denied":
             raise Refusal(403, "AccessDenied", "Access Denied")
         folder = os.path.join(FOLDER, bucket)

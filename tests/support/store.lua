@@ -16,7 +16,7 @@ end
 ---@param options string?
 function store.start(folder, options)
   local self = setmetatable({ work = files.folder() }, { __index = store })
-  os.execute(("exec python3 tests/support/storage/store.py '%s' '%s' %s >'%s/start.log' 2>&1 &"):format(folder,
+  os.execute(("exec python3 tests/support/store.py '%s' '%s' %s >'%s/start.log' 2>&1 &"):format(folder,
     self.work, options or "", self.work))
   for _ = 1, 1000 do
     local port = number_in(self.work .. "/port")
