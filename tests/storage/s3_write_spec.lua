@@ -228,6 +228,9 @@ describe("an object that all processes write", function()
     local first = mpi.run { recipe = "recipes/s3.lua", args = args, env = env, processes = 2, devices = 2 }
     assert.equal(0, first.status, first.output)
     assert.truthy(first.stdout:find "^6 steps over %d+ images; their mean is in s3://data/run%-1/mean.safetensors\n$")
+    local whole = mpi.run { recipe = "recipes/s3.lua", args = { args[1], "s3://data/run-2" }, env = env, devices = 4 }
+    assert.equal((first.stdout:gsub("run%-1", "run-2")), whole.stdout)
+    assert.is_true(is_same(folder .. "/data/run-1/mean.safetensors", folder .. "/data/run-2/mean.safetensors"))
     local again = mpi.run { recipe = "recipes/s3.lua", args = args, env = env, devices = 1 }
     assert.equal(0, again.status, again.output)
     assert.equal("went on from step 6\n" .. first.stdout, again.stdout)

@@ -92,6 +92,7 @@ function bucket.begin() return 0 end
 --- Process 0: writes the manifest, with which the checkpoint is there.
 ---@param address string
 ---@param name string
+---@param _ string # the same
 ---@param text string # of the manifest
 ---@return integer # an error's code, or 0
 function bucket.complete(address, name, _, text)

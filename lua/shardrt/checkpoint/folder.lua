@@ -47,6 +47,7 @@ function folder.temporary_name(step, number) return (".step-%010.0f.%s.tmp"):for
 
 --- Where a checkpoint is written.
 ---@param step integer
+---@param _ integer # the turn
 ---@param number integer|ffi.cdata*
 ---@return string
 function folder.writing_name(step, _, number) return folder.temporary_name(step, number) end

@@ -218,16 +218,25 @@ static char *bucket_of(const char *address, const char **key) {
   return slash != NULL ? alloc_text("%.*s", (int)(*key - address), address) : alloc_text("%s/", address);
 }
 
+/* `upload`: what stands within <Upload>, in any order. */
+static void abort_one(const char *bucket, const char *key, bool all, const char *upload) {
+  const char *end;
+  char *found = find_element(upload, "Key", &end), *id = find_element(upload, "UploadId", &end), *address = NULL;
+  const bool is_one =
+      found != NULL && id != NULL && (all ? strncmp(found, key, strlen(key)) == 0 : strcmp(found, key) == 0);
+  if (is_one) address = alloc_text("%s%s", bucket, found);
+  if (address != NULL) (void)multipart_abort(address, id, 1);
+  alloc_free(address);
+  alloc_free(id);
+  alloc_free(found);
+}
+
 /* One page's. Keys are as they are, but for XML's marks: where a key has any, its uploads stay. */
 static void abort_listed(const char *bucket, const char *key, bool all, const char *listing) {
   const char *end = listing;
-  for (char *found; (found = find_element(end, "Key", &end)) != NULL;) {
-    const bool is_one = all ? strncmp(found, key, strlen(key)) == 0 : strcmp(found, key) == 0;
-    char *id = find_element(end, "UploadId", &end), *address = alloc_text("%s%s", bucket, found);
-    if (is_one && id != NULL && address != NULL) (void)multipart_abort(address, id, 1);
-    alloc_free(address);
-    alloc_free(id);
-    alloc_free(found);
+  for (char *upload; (upload = find_element(end, "Upload", &end)) != NULL;) {
+    abort_one(bucket, key, all, upload);
+    alloc_free(upload);
   }
 }
 

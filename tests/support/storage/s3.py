@@ -306,7 +306,7 @@ class Handler(BaseHTTPRequestHandler):
             prefix = asks.get("prefix", [""])[0]
             with lock:
                 rows = "".join(
-                    f"<Upload><Key>{escape(k)}</Key><UploadId>{name}</UploadId></Upload>"
+                    f"<Upload><UploadId>{name}</UploadId><Key>{escape(k)}</Key></Upload>"
                     for name, (b, k, _) in uploads.items()
                     if b == bucket and k.startswith(prefix)
                 )
