@@ -34,7 +34,7 @@ int percent_digit(char c) {
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-void percent_decode(char *text) {
+void percent_decode(char *text, bool has_plus) {
   char *out = text;
   for (; *text != '\0'; text++) {
     const int high = *text == '%' ? percent_digit(text[1]) : -1, low = high >= 0 ? percent_digit(text[2]) : -1;
@@ -42,7 +42,7 @@ void percent_decode(char *text) {
       *out++ = (char)(high * 16 + low);
       text += 2;
     } else {
-      *out++ = *text == '+' ? ' ' : *text;
+      *out++ = has_plus && *text == '+' ? ' ' : *text;
     }
   }
   *out = '\0';

@@ -4,11 +4,13 @@
 #ifndef SHARDRT_STORAGE_EXCHANGE_PERCENT_H
 #define SHARDRT_STORAGE_EXCHANGE_PERCENT_H
 
+#include <stdbool.h>
+
 /* `kept`: what else stays as it is, such as "/". Owned by the caller; NULL when out of memory. */
 char *percent_encoded(const char *text, const char *kept);
 
-/* In place: "%41" becomes "A" and "+" a space, as servers write keys in listings. */
-void percent_decode(char *text);
+/* In place: "%41" becomes "A", and, where `has_plus`, "+" a space, as in queries and S3's listings. */
+void percent_decode(char *text, bool has_plus);
 
 /* What a hexadecimal digit stands for; -1: it is none. */
 int percent_digit(char c);

@@ -188,7 +188,7 @@ static char *canonical_query(const char *query) {
     char *value = alloc_text("%.*s", (int)(length - name), at + name + (name < length)), *before = out;
     if (value != NULL && name < length) {
       value[length - name - 1] = '\0';
-      percent_decode(value);
+      percent_decode(value, false);
     }
     out = value != NULL ? alloc_text("%s\n%.*s:%s", before, (int)name, at, value) : NULL;
     alloc_free(value);
@@ -269,7 +269,7 @@ static time_t sas_ends(const struct azure_place *place) {
   if (at == NULL) return 0;
   char *text = alloc_text("%.*s", (int)strcspn(at + 3, "&"), at + 3);
   if (text == NULL) return 0;
-  percent_decode(text);
+  percent_decode(text, false);
   const time_t ends = times_read(text);
   alloc_free(text);
   return ends;
@@ -335,7 +335,7 @@ static char *name_of(const struct markup *blob) {
   static const char mark[] = "<Name Encoded=\"true\">";
   char *name = markup_text(blob, "Name");
   if (name != NULL && memmem(blob->at, (size_t)(blob->end - blob->at), mark, strlen(mark)) != NULL)
-    percent_decode(name);
+    percent_decode(name, false);
   return name;
 }
 

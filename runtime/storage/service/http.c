@@ -135,7 +135,7 @@ static char *parameter(const char *address, const char *name) {
     if (strncmp(at + 1, name, length) != 0 || at[1 + length] != '=') continue;
     const char *value = at + 2 + length;
     char *text = alloc_text("%.*s", (int)strcspn(value, "&#"), value);
-    if (text != NULL) percent_decode(text);
+    if (text != NULL) percent_decode(text, true);
     return text;
   }
   return NULL;

@@ -67,7 +67,7 @@ static int parse_address(const char *address, struct hub_address *out) {
     const size_t length = strcspn(at + 1, "/");
     if (length == 0 || length >= REPOSITORY) return refuse_address(address);
     snprintf(out->revision, sizeof out->revision, "%.*s", (int)length, at + 1);
-    percent_decode(out->revision);
+    percent_decode(out->revision, false);
     at += 1 + length;
   }
   out->path = *at == '/' ? at + 1 : at;

@@ -242,7 +242,7 @@ static int add_contents(shardrt_listing *out, const char *root, const char *show
   if (!markup_find(contents, "Key", &place) || !markup_find(contents, "Size", &place))
     return listing_refuse(shown, "has an object without key or size");
   char *key = markup_text(contents, "Key"), *size = markup_text(contents, "Size");
-  if (key != NULL && is_coded) percent_decode(key);
+  if (key != NULL && is_coded) percent_decode(key, true);
   int code = key != NULL && size != NULL ? listing_add(out, alloc_text("%s%s", root, key), strtoll(size, NULL, 10))
                                          : ALLOC_FAILED;
   alloc_free(key);
