@@ -22,7 +22,7 @@ local ROOMS = {
   "base", "system", "lua", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard/exchange", "reshard", "check",
   "storage/local", "codec", "tokenizer", "storage/write", "storage/service", "storage/remote", "storage", "trace",
-  "dataset", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record",
+  "dataset", "dataset/order", "dataset/view", "dataset/array", "dataset/megatron", "dataset/chunked", "dataset/record",
   "dataset/parquet/metadata", "dataset/parquet/encoding", "dataset/parquet", "dataset/arrow", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
