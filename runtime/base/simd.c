@@ -18,12 +18,20 @@ static int32_t supported(void) {
 bool simd_has_fma(void) {
   return simd_level() >= 1 && __builtin_cpu_supports("fma") != 0;
 }
+
+bool simd_has_avx512_dq(void) {
+  return simd_level() >= 2 && __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512cd") != 0;
+}
 #else
 static int32_t supported(void) {
   return 0;
 }
 
 bool simd_has_fma(void) {
+  return false;
+}
+
+bool simd_has_avx512_dq(void) {
   return false;
 }
 #endif

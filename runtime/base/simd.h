@@ -18,10 +18,13 @@
 /* A product fused with a sum is an instruction here, for who asks for it by fmaf. */
 #define SIMD_FMA    __attribute__((target("avx2,fma")))
 #define SIMD_AVX512 __attribute__((target("avx512f")))
+/* Products of 64 bits, and leading zeros, are instructions here: all processors with AVX-512 but the Xeon Phi. */
+#define SIMD_AVX512_DQ __attribute__((target("avx512f,avx512dq,avx512cd")))
 #else
 #define SIMD_AVX2
 #define SIMD_FMA
 #define SIMD_AVX512
+#define SIMD_AVX512_DQ
 #endif
 
 /* A vector of elements of two, by their numbers, which are constants: gcc has clang's word for it since gcc 12. */
@@ -36,6 +39,7 @@
 enum { SIMD_LEVELS = 3 };
 int32_t simd_level(void);
 bool simd_has_fma(void);
+bool simd_has_avx512_dq(void);
 
 static inline bool simd_has_avx2(void) {
   return simd_level() >= 1;

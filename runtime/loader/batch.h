@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "dataset/epoch_order.h"
+#include "dataset/order/epoch_order.h"
 #include "loader/plan/plan.h"
 #include "loader/upload.h"
 #include "storage/local/reader.h"

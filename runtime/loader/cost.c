@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/block_order.h"
+#include "dataset/order/block_order.h"
 #include "loader/batch_reshard.h"
 #include "loader/plan/options.h"
 

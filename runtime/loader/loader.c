@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/block_order.h"
+#include "dataset/order/block_order.h"
 #include "dataset/source.h"
 #include "loader/autotune.h"
 #include "loader/batch.h"

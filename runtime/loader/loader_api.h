@@ -6,7 +6,7 @@
 
 enum { SHARDRT_DROP, SHARDRT_PAD, SHARDRT_ERROR }; /* the rest of an epoch that does not fill a batch */
 /* The order of an epoch: the source's own; a permutation of all samples; or the blocks that the source is stored in,
- * permuted, and the rows of `window` blocks that follow one another mixed (runtime/dataset/block_order.h). */
+ * permuted, and the rows of `window` blocks that follow one another mixed (runtime/dataset/order/block_order.h). */
 enum { SHARDRT_IN_ORDER, SHARDRT_SHUFFLED, SHARDRT_BY_BLOCKS };
 enum { SHARDRT_PER_PROCESS, SHARDRT_GLOBAL, SHARDRT_PER_DEVICE }; /* who reads what */
 

@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/block_order.h"
-#include "dataset/epoch_order.h"
+#include "dataset/order/block_order.h"
+#include "dataset/order/epoch_order.h"
 #include "dataset/source.h"
 #include "storage/readahead.h"
 #include "system/numeric_state.h"

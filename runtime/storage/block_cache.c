@@ -6,7 +6,13 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-enum { BUCKETS = 4096, HANDS = 32 };
+enum {
+  BUCKETS = 4096,
+  HANDS = 32,
+  SETS = 128, /* of a hand: places for a block, by its number, */
+  WAYS = 2,   /* each of which has room for so many */
+  HAND_BYTES = 64 * 1024 * 1024
+};
 
 /* A block that is kept, or, as long as `block` is NULL, that some thread decodes. All are in a list, the last one used
  * first; those of a bucket in another. */
@@ -22,6 +28,7 @@ static struct {
   pthread_mutex_t lock;
   pthread_cond_t loaded; /* some block, or it failed to be */
   size_t bytes;
+  _Atomic uint64_t drops; /* how often one was let go */
   struct cached_block *buckets[BUCKETS];
   struct cached_block *newest, *oldest;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .loaded = PTHREAD_COND_INITIALIZER};
@@ -80,6 +87,7 @@ static void drop_kept(struct cached_block *kept) {
   *at = kept->next;
   unlink_kept(kept);
   if (kept->block != NULL) cache.bytes -= kept->block->bytes;
+  atomic_fetch_add_explicit(&cache.drops, 1, memory_order_relaxed);
   block_free(kept->block);
   alloc_free(kept);
 }
@@ -142,12 +150,23 @@ static int get_block(uint64_t owner, int64_t number, block_load *load, const voi
 }
 
 /* What a reader has in hand; each is counted, so that a source may be gone before. */
+struct held_block {
+  uint64_t owner; /* 0: nothing */
+  int64_t number;
+  const struct block *block;
+};
+
+/* Whoever asked for a hand's last block may look at it. Those before it are there in case they are asked for again, and
+ * are mostly in the cache, too: as soon as that has let some block go, they are given back. */
+struct hand {
+  struct held_block *last; /* one of the others; NULL: none */
+  size_t bytes;            /* of all of them, HAND_BYTES at most, or one block */
+  struct held_block held[SETS][WAYS];
+};
+
 struct hands {
-  struct {
-    uint64_t owner; /* 0: nothing */
-    int64_t number;
-    const struct block *block;
-  } hand[HANDS];
+  uint64_t drops; /* of the cache, when what is in hand was kept */
+  struct hand *hand[HANDS];
 };
 
 static void *hands_new(const void *owner) {
@@ -155,30 +174,89 @@ static void *hands_new(const void *owner) {
   return alloc_zeros(1, sizeof(struct hands));
 }
 
+static void give_back(struct hand *self, struct held_block *held) {
+  if (held->block == NULL) return;
+  self->bytes -= held->block->bytes;
+  block_free(held->block);
+  *held = (struct held_block){0};
+}
+
+/* Gives back all of them, but for the last one if that is to stay. */
+static void open_hand(struct hand *self, bool stays) {
+  for (int32_t s = 0; s < SETS; s++)
+    for (int32_t w = 0; w < WAYS; w++)
+      if (!stays || &self->held[s][w] != self->last) give_back(self, &self->held[s][w]);
+}
+
 static void hands_free(void *state) {
   struct hands *self = state;
-  for (int32_t i = 0; i < HANDS; i++)
-    if (self->hand[i].block != NULL) block_free(self->hand[i].block);
+  for (int32_t i = 0; i < HANDS; i++) {
+    if (self->hand[i] != NULL) open_hand(self->hand[i], false);
+    alloc_free(self->hand[i]);
+  }
   alloc_free(self);
+}
+
+/* After the cache let a block go: gives back all that nobody looks at. */
+static void open_hands(struct hands *self) {
+  const uint64_t drops = atomic_load_explicit(&cache.drops, memory_order_relaxed);
+  if (drops == self->drops) return;
+  for (int32_t i = 0; i < HANDS; i++)
+    if (self->hand[i] != NULL) open_hand(self->hand[i], true);
+  self->drops = drops;
+}
+
+static bool is_in(const struct held_block *held, uint64_t owner, int64_t number) {
+  return held != NULL && held->owner == owner && held->number == number;
+}
+
+/* A hand's place for a block, in which it is, or is to be put. */
+static struct held_block *find_place(struct hand *self, uint64_t owner, int64_t number) {
+  struct held_block *held = self->held[hash_number(owner, number) % SETS];
+  for (int32_t w = 0; w < WAYS; w++)
+    if (is_in(&held[w], owner, number)) return &held[w];
+  return self->last == &held[0] ? &held[1] : &held[0];
+}
+
+/* A reader's hand, made if it is not there; NULL when out of memory. */
+static struct hand *find_hand(struct reader *reader, uint64_t owner, uint32_t hand, struct hands **all) {
+  static const char key = 0; /* its address */
+  struct hands *hands = reader_state(reader, &key, hands_new, hands_free);
+  if (hands == NULL) return NULL;
+  const size_t i = (owner + hand) % HANDS; /* so that a source's do not meet, if they are no more */
+  if (hands->hand[i] == NULL) hands->hand[i] = alloc_zeros(1, sizeof **hands->hand);
+  *all = hands;
+  return hands->hand[i];
 }
 
 int block_cache_get(uint64_t owner, int64_t number, uint32_t hand, block_load *load, const void *source,
                     struct reader *reader, const struct block **out) {
-  static const char key = 0; /* its address */
-  struct hands *hands = reader_state(reader, &key, hands_new, hands_free);
-  if (hands == NULL) return ALLOC_FAILED;
-  const size_t i = (owner + hand) % HANDS; /* so that a source's do not meet, if they are no more */
-  if (hands->hand[i].owner != owner || hands->hand[i].number != number) {
-    const struct block *block = NULL;
-    int code = get_block(owner, number, load, source, reader, &block);
-    if (code != SHARDRT_OK) return code;
-    block_free(hands->hand[i].block);
-    hands->hand[i].owner = owner;
-    hands->hand[i].number = number;
-    hands->hand[i].block = block;
+  struct hands *hands;
+  struct hand *own = find_hand(reader, owner, hand, &hands);
+  if (own == NULL) return ALLOC_FAILED;
+  if (!is_in(own->last, owner, number)) {
+    open_hands(hands);
+    struct held_block *held = find_place(own, owner, number);
+    if (!is_in(held, owner, number)) {
+      const struct block *block = NULL;
+      int code = get_block(owner, number, load, source, reader, &block);
+      if (code != SHARDRT_OK) return code;
+      if (own->bytes + block->bytes > HAND_BYTES) open_hand(own, false);
+      give_back(own, held);
+      *held = (struct held_block){.owner = owner, .number = number, .block = block};
+      own->bytes += block->bytes;
+    }
+    own->last = held;
   }
-  *out = hands->hand[i].block;
+  *out = own->last->block;
   return SHARDRT_OK;
+}
+
+const struct block *block_cache_held(uint64_t owner, int64_t number, uint32_t hand, struct reader *reader) {
+  struct hands *hands;
+  struct hand *own = find_hand(reader, owner, hand, &hands);
+  const struct held_block *held = own != NULL ? find_place(own, owner, number) : NULL;
+  return is_in(held, owner, number) ? held->block : NULL;
 }
 
 void block_cache_forget(uint64_t owner) {

@@ -1,6 +1,6 @@
 /* block_cache.h - blocks of files that were decoded lately (pages of Parquet, spans of compressed files), kept for all
  * threads and all sources of the process within one limit, so that the many rows of a block do not decode it again
- * each. What a thread had last in a hand of its own it takes no lock for. */
+ * each. What a thread had in a hand of its own it mostly takes no lock for. */
 #ifndef SHARDRT_STORAGE_BLOCK_CACHE_H
 #define SHARDRT_STORAGE_BLOCK_CACHE_H
 
@@ -31,6 +31,8 @@ typedef int block_load(const void *source, int64_t number, struct reader *reader
  * asks for another one in the same `hand`, any number, in which one block at a time is. What the load fails with. */
 int block_cache_get(uint64_t owner, int64_t number, uint32_t hand, block_load *load, const void *source,
                     struct reader *reader, const struct block **out);
+/* The block, if this reader has it in that hand still, until it asks for another one; else NULL. */
+const struct block *block_cache_held(uint64_t owner, int64_t number, uint32_t hand, struct reader *reader);
 /* Drops all blocks of a source that nobody reads any more. */
 void block_cache_forget(uint64_t owner);
 

@@ -3,6 +3,17 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 
+local begun = require "tests.support.seed" % 100000
+math.randomseed(begun)
+local random = math.random
+
+ffi.cdef [[
+struct feistel_run { int64_t count; uint64_t tweak; int64_t n; };
+int64_t feistel_at(int64_t count, const uint64_t *keys, int32_t rounds, uint64_t tweak, int64_t position);
+void feistel_many(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
+                  int64_t *positions);
+]]
+
 local function at(seed, epoch, count, position) return tonumber(C.shardrt_order_index(seed, epoch, count, position)) end
 
 -- Whether positions 0 … count - 1 give each of 0 … count - 1 once.
@@ -115,6 +126,43 @@ describe("the order of an epoch", function()
       if at(1, 0, 10000, position) == at(1, 0, 10001, position) then same = same + 1 end
     end
     assert.is_true(same < 12)
+  end)
+
+  it("is the same of one position and of many at once, on any processor, for runs of several permutations", function()
+    local highest = C.shardrt_simd_limit(2)
+    finally(function() C.shardrt_simd_limit(2) end)
+    for case = 1, 60 do
+      local rounds, nruns, n = 2 * random(1, 12), random(1, 40), 0
+      local keys, runs = ffi.new("uint64_t[?]", rounds), ffi.new("struct feistel_run[?]", nruns)
+      for r = 0, rounds - 1 do keys[r] = random(0, 2 ^ 32 - 1) * 4294967296ULL + random(0, 2 ^ 32 - 1) end
+      for i = 0, nruns - 1 do
+        local count = math.max(1, 2 ^ random(0, case % 10 == 0 and 53 or 20) + random(-1, 1))
+        if random(2) == 1 then count = random(1, count) end
+        local most = case % 3 == 0 and 300 or case % 3 == 1 and 40 or 3
+        runs[i] = { count, random(0, 2 ^ 53) * 2047ULL, random(0, most) }
+        n = n + tonumber(runs[i].n)
+      end
+      local given, expected, next_place = ffi.new("int64_t[?]", n + 1), ffi.new("int64_t[?]", n + 1), 0
+      for i = 0, nruns - 1 do
+        for _ = 1, tonumber(runs[i].n) do
+          given[next_place] = random(0, tonumber(runs[i].count) - 1)
+          expected[next_place] = ffi.C.feistel_at(runs[i].count, keys, rounds, runs[i].tweak, given[next_place])
+          next_place = next_place + 1
+        end
+      end
+      given[n], expected[n] = -7, -7 -- which is no position
+      for level = 0, highest do
+        C.shardrt_simd_limit(level)
+        local found = ffi.new("int64_t[?]", n + 1)
+        ffi.copy(found, given, (n + 1) * 8)
+        ffi.C.feistel_many(runs, nruns, keys, rounds, found)
+        for i = 0, n do
+          if found[i] ~= expected[i] then
+            error(("seed %d, case %d, level %d: position %d of %d"):format(begun, case, level, i, n))
+          end
+        end
+      end
+    end
   end)
 
   it("stays what it is: a checkpoint continues with a later version's order", function()

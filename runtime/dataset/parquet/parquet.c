@@ -14,6 +14,7 @@
 #include "dataset/box_runs.h"
 #include "dataset/formats.h"
 #include "dataset/view/concat.h"
+#include "system/cache_fetch.h"
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
@@ -217,6 +218,26 @@ static int64_t pick_rows(const int64_t *samples, int64_t n, const struct column_
   }
 }
 
+static bool are_scattered(const int64_t *samples, int64_t n, int64_t i) {
+  return i + 1 < n && samples[i + 1] != samples[i] + 1;
+}
+
+/* Asks for the rows of the first samples, if these are scattered over pages that are in hand: of how many. */
+static int64_t fetch_rows(const struct parquet *self, int32_t field, const int64_t *samples, int64_t n,
+                          struct reader *reader) {
+  const size_t each = self->fields[field].column.element;
+  int64_t i = 0;
+  if (n > CACHE_FETCH_MANY) n = CACHE_FETCH_MANY;
+  while (i < n && are_scattered(samples, n, i)) {
+    int64_t first;
+    const struct column_page *page = parquet_page_held(self, field, samples[i], reader, &first);
+    if (page == NULL) break;
+    for (uint64_t at; i < n && (at = (uint64_t)(samples[i] - first)) < (uint64_t)page->rows; i++)
+      cache_fetch_one(page->data + at * each);
+  }
+  return i;
+}
+
 static int parquet_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct parquet *self = (const struct parquet *)source;
@@ -228,15 +249,15 @@ static int parquet_gather(const shardrt_source *source, int32_t field, const int
   struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
   const bool whole = runs.box_bytes == runs.sample_bytes;
   if (runs.box_bytes == 0) return SHARDRT_OK;
-  int64_t run;
+  int64_t run, fetched = 0;
   for (int64_t i = 0; i < n; i += run) {
     const struct column_page *page;
     int64_t first;
+    if (i >= fetched) fetched = i + fetch_rows(self, field, samples + i, n - i, reader);
     int code = parquet_page_get(self, field, samples[i], reader, &page, &first);
     if (code != SHARDRT_OK) return code;
     uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
-    const bool scattered = whole && i + 1 < n && samples[i + 1] != samples[i] + 1;
-    run = scattered ? pick_rows(samples + i, n - i, page, first, column->element, to) : 0;
+    run = whole && are_scattered(samples, n, i) ? pick_rows(samples + i, n - i, page, first, column->element, to) : 0;
     if (run > 0) continue;
     run = run_length(samples, n, i, page, first);
     if (run == 0) return column_refuse_null(source, self->file.title, field, samples[i]);

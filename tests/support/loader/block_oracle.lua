@@ -1,5 +1,5 @@
--- The order over blocks, written down from its description (runtime/dataset/block_order.h) without haste: all positions
--- of a window are listed and sorted.
+-- The order over blocks, written down from its description (runtime/dataset/order/block_order.h) without haste: all
+-- positions of a window are listed and sorted.
 
 local bit = require "bit"
 local ffi = require "ffi"

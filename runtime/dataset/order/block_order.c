@@ -1,17 +1,18 @@
 // build: -O3
-#include "dataset/block_order.h"
+#include "dataset/order/block_order.h"
 
 #include <pthread.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/search.h"
-#include "dataset/epoch_order.h"
+#include "dataset/order/epoch_order.h"
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
   ROW_ROUNDS = 6,    /* of the permutations of rows */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
+  RUNS = 64,         /* that are made samples of together */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
 };
 
@@ -28,7 +29,8 @@ struct order_table {
   int64_t base, rows, batches;
   int64_t lanes; /* that every batch has; some have one more where `batches` does not divide `rows` */
   uint64_t keys[ROW_ROUNDS + 1];
-  int64_t starts[]; /* of the blocks in their order: the position of each one's first row, and the end */
+  int64_t *offsets; /* of the blocks in their order: how far each one's samples are from its positions */
+  int64_t starts[]; /* and the position of each one's first row, and the end */
 };
 
 struct block_orders {
@@ -130,9 +132,13 @@ static void drop_far(struct block_orders *self, int64_t first, int64_t epoch) {
 /* Where each block begins. */
 static void fill_starts(struct order_table *t, const shardrt_source *source) {
   int64_t at = 0;
+  t->offsets = t->starts + t->count_blocks + 1;
+  epoch_order_many(&t->alone, 0, t->count_blocks, t->offsets);
   for (int64_t k = 0; k < t->count_blocks; k++) {
+    const struct sample_range block = source_block(source, t->first_block + t->offsets[k]);
     t->starts[k] = at;
-    at += source_block(source, t->first_block + epoch_order_at(&t->alone, k)).count;
+    t->offsets[k] = block.first - at;
+    at += block.count;
   }
   assert(at == t->count);
   t->starts[t->count_blocks] = at;
@@ -147,7 +153,8 @@ static const struct order_table *make_table(struct block_orders *self, const str
       mixed ? source_block_from(self->source, turn->first + turn->count) : source_block_count(self->source);
   const int64_t blocks = stop_block - first_block;
   const bool stands_alone = blocks == turn->count;
-  struct order_table *t = alloc_zeros(1, sizeof *t + (stands_alone ? 0 : (size_t)blocks + 1) * sizeof *t->starts);
+  const size_t numbers = stands_alone ? 0 : 2 * (size_t)blocks + 1;
+  struct order_table *t = alloc_zeros(1, sizeof *t + numbers * sizeof *t->starts);
   if (t == NULL) return NULL;
   const uint64_t seed = mixed ? hash_number(self->seed, turn->first) : self->seed;
   drop_far(self, turn->first, epoch);
@@ -189,21 +196,25 @@ static struct order_place lane_of(const struct order_table *t, int64_t row) {
   return found;
 }
 
-/* What is known of the last sample's place, so that one beside it is found sooner; zeros: nothing. */
+/* Rows of a strip: of blocks of a window that share lanes. */
+struct order_strip {
+  int64_t from, to; /* the blocks */
+};
+
+/* What is known of the last sample's place, so that those beside it are found sooner; zeros: nothing. */
 struct order_walk {
   const struct order_table *table;
-  int64_t position;              /* the last one, */
-  struct order_place at;         /* and where it lies in the stream */
-  int64_t start, stop;           /* positions of its window, */
-  int64_t from, to;              /* and blocks */
-  struct order_place begin, end; /* where the window begins in the stream, and ends */
-  int64_t strip, strip_stop;     /* rows of the window, lane by lane, whose blocks share them: */
-  int64_t strip_from, strip_to;  /* these blocks */
-  struct feistel_halves halves;
-  uint64_t tweak;
-  int64_t block, block_first; /* one of them, and its first sample */
-  int64_t *waiting;           /* ranks in the strip that are still to become samples, in their places; */
-  int64_t nwaiting;           /* all of this strip */
+  int64_t start, stop;             /* positions of the window, */
+  int64_t from, to;                /* and blocks, */
+  int64_t nstrips;                 /* in so many strips */
+  struct order_place begin, end;   /* where the window begins in the stream, and ends */
+  int64_t number;                  /* of one of its strips, */
+  struct order_strip strip;        /* which is this; */
+  int64_t strip_start, strip_stop; /* its rows of the window, which are counted lane by lane */
+  int64_t *waiting;                /* rows of strips that are still to become samples, in their places, */
+  int32_t nruns;                   /* in so many runs, */
+  struct order_strip strips[RUNS]; /* each of one strip */
+  struct feistel_run runs[RUNS];
 };
 
 /* The first block of window w. */
@@ -212,12 +223,16 @@ static int64_t window_from(const struct order_table *t, int64_t w) {
 }
 
 static void enter_window(struct order_walk *self, const struct order_table *t, int64_t w) {
-  *self = (struct order_walk){
-      .table = t, .position = -2, .from = window_from(t, w), .to = window_from(t, w + 1), .block = -1};
+  self->table = t;
+  self->from = window_from(t, w);
+  self->to = window_from(t, w + 1);
   self->start = t->starts[self->from];
   self->stop = t->starts[self->to];
   self->begin = lane_of(t, t->base + self->start);
   self->end = lane_of(t, t->base + self->stop);
+  const int64_t blocks = self->to - self->from, lanes = t->lanes > 0 ? t->lanes : 1;
+  self->nstrips = blocks < lanes ? blocks : lanes;
+  self->strip_start = self->strip_stop = 0;
 }
 
 /* How many rows of the window lie in lanes before this one, which every batch has, or is the first that some have not.
@@ -238,70 +253,101 @@ static int64_t rank_of(const struct order_walk *self, struct order_place at) {
   return rows_before(self, at.lane) + batches;
 }
 
-/* The block that has a row of the window, as blocks follow one another. */
-static int64_t block_of(const struct order_walk *self, int64_t from, int64_t to, int64_t rank) {
-  return from + search_part(self->table->starts + from, sizeof *self->table->starts, to - from, self->start + rank);
+/* Which of the blocks from … to, in their order, has a position. */
+static int64_t block_of(const struct order_table *t, int64_t from, int64_t to, int64_t position) {
+  return from + search_part(t->starts + from, sizeof *t->starts, to - from, position);
 }
 
-/* Makes samples of the ranks that wait. */
-static void walk_on(struct order_walk *self, const struct block_orders *orders) {
+/* Makes samples of the rows that wait. */
+static void walk_on(struct order_walk *self) {
   const struct order_table *t = self->table;
-  if (self->nwaiting > 0)
-    feistel_many(&self->halves, self->strip_stop - self->strip, t->keys, ROW_ROUNDS, self->tweak, self->waiting,
-                 self->nwaiting);
-  for (int64_t i = 0; i < self->nwaiting; i++) {
-    const int64_t rank = self->strip + self->waiting[i];
-    int64_t block = self->strip_from;
-    if (self->strip_to - self->strip_from > 1) block = block_of(self, self->strip_from, self->strip_to, rank);
-    if (block != self->block) {
-      self->block = block;
-      self->block_first = source_block(orders->source, t->first_block + epoch_order_at(&t->alone, block)).first;
+  int64_t *samples = self->waiting;
+  if (self->nruns > 0) feistel_many(self->runs, self->nruns, t->keys, ROW_ROUNDS, samples);
+  for (int32_t r = 0; r < self->nruns; samples += self->runs[r++].n) {
+    const struct order_strip strip = self->strips[r];
+    const int64_t start = t->starts[strip.from], n = self->runs[r].n;
+    const bool is_one = strip.to - strip.from == 1;
+    for (int64_t i = 0; is_one && i < n; i++) samples[i] += start + t->offsets[strip.from];
+    for (int64_t i = 0; !is_one && i < n; i++) {
+      const int64_t block = block_of(t, strip.from, strip.to, start + samples[i]);
+      samples[i] += start + t->offsets[block];
     }
-    self->waiting[i] = self->block_first + self->start + rank - t->starts[block];
   }
-  self->nwaiting = 0;
+  self->nruns = 0;
 }
 
-static void enter_strip(struct order_walk *self, int64_t rank) {
+static void enter_strip(struct order_walk *self, int64_t number) {
   const struct order_table *t = self->table;
-  const int64_t blocks = self->to - self->from, lanes = t->lanes > 0 ? t->lanes : 1;
-  const int64_t strips = blocks < lanes ? blocks : lanes;
-  const int64_t strip = ((block_of(self, self->from, self->to, rank) - self->from + 1) * strips - 1) / blocks;
-  self->strip_from = self->from + strip * blocks / strips;
-  self->strip_to = self->from + (strip + 1) * blocks / strips;
-  self->strip = t->starts[self->strip_from] - self->start;
-  self->strip_stop = t->starts[self->strip_to] - self->start;
-  self->halves = feistel_halves_of(self->strip_stop - self->strip);
-  self->tweak = feistel_mix(t->keys[ROW_ROUNDS] + feistel_golden * (uint64_t)self->strip_from);
+  const int64_t blocks = self->to - self->from;
+  self->number = number;
+  self->strip.from = self->from + number * blocks / self->nstrips;
+  self->strip.to = self->from + (number + 1) * blocks / self->nstrips;
+  self->strip_start = t->starts[self->strip.from] - self->start;
+  self->strip_stop = t->starts[self->strip.to] - self->start;
 }
 
-/* Notes in *sample, which follows the last one, the sample at a position of the table's epoch: there it is at the
- * latest after walk_on. */
-static void walk_to(struct order_walk *self, const struct block_orders *orders, const struct order_table *t,
-                    int64_t position, int64_t *sample) {
+/* The strip that has a row of the window. */
+static void find_strip(struct order_walk *self, int64_t rank) {
+  if (rank >= self->strip_start && rank < self->strip_stop) return;
+  const int64_t block = block_of(self->table, self->from, self->to, self->start + rank) - self->from;
+  enter_strip(self, ((block + 1) * self->nstrips - 1) / (self->to - self->from));
+}
+
+/* Has n rows of the strip wait, `step` apart. */
+static void wait_rows(struct order_walk *self, int64_t rank, int64_t step, int64_t n, int64_t *samples) {
+  if (self->nruns == RUNS) walk_on(self);
+  if (self->nruns == 0) self->waiting = samples;
+  for (int64_t i = 0; i < n; i++) samples[i] = rank - self->strip_start + i * step;
+  self->strips[self->nruns] = self->strip;
+  self->runs[self->nruns++] = (struct feistel_run){
+      .count = self->strip_stop - self->strip_start,
+      .tweak = feistel_mix(self->table->keys[ROW_ROUNDS] + feistel_golden * (uint64_t)self->strip.from),
+      .n = n};
+}
+
+/* Has rows of one batch wait, from a place in the window on: n at most, as many as are evenly apart. How many. */
+static int64_t walk_lanes(struct order_walk *self, struct order_place at, int64_t n, int64_t *samples) {
+  const int64_t begin = self->begin.lane, end = self->end.lane, lanes = self->table->lanes;
+  const int64_t step = self->end.batch - self->begin.batch + (at.lane < end) - (at.lane + 1 < begin);
+  int64_t rank = rank_of(self, at);
+  if (n > lanes - at.lane) n = at.lane < lanes ? lanes - at.lane : 1;
+  if (at.lane < end && n > end - at.lane) n = end - at.lane;
+  if (at.lane + 1 < begin && n > begin - 1 - at.lane) n = begin - 1 - at.lane;
+  assert(n == 1 || step > 0);
+  find_strip(self, rank);
+  for (int64_t done = 0, count; done < n; done += count, rank += count * step) {
+    while (rank >= self->strip_stop) enter_strip(self, self->number + 1);
+    count = n - done;
+    if (count > 1 && rank + (count - 1) * step >= self->strip_stop) count = (self->strip_stop - 1 - rank) / step + 1;
+    wait_rows(self, rank, step, count, samples + done);
+  }
+  return n;
+}
+
+/* Notes in `samples`, which follow the last ones, the samples at n positions of the table's epoch: there they are at
+ * the latest after walk_on. */
+static void walk_to(struct order_walk *self, const struct order_table *t, int64_t position, int64_t n,
+                    int64_t *samples) {
+  if (self->table != t) {
+    walk_on(self);
+    self->table = t;
+    self->start = self->stop = 0;
+  }
   if (t->stands_alone) {
-    walk_on(self, orders);
-    *self = (struct order_walk){.table = t};
-    *sample = t->first + epoch_order_at(&t->alone, position);
+    epoch_order_many(&t->alone, position, n, samples);
+    for (int64_t i = 0; i < n; i++) samples[i] += t->first;
     return;
   }
-  if (self->table != t || position < self->start || position >= self->stop) {
-    walk_on(self, orders);
-    const int64_t block = search_part(t->starts, sizeof *t->starts, t->count_blocks, position);
-    enter_window(self, t, ((block + 1) * t->windows - 1) / t->count_blocks);
+  for (int64_t done = 0; done < n;) {
+    const int64_t at = position + done;
+    if (at < self->start || at >= self->stop) {
+      walk_on(self);
+      const int64_t block = search_part(t->starts, sizeof *t->starts, t->count_blocks, at);
+      enter_window(self, t, ((block + 1) * t->windows - 1) / t->count_blocks);
+    }
+    const int64_t left = n - done < self->stop - at ? n - done : self->stop - at;
+    done += walk_lanes(self, lane_of(t, t->base + at), left, samples + done);
   }
-  if (position == self->position + 1 && self->at.lane + 1 < t->lanes)
-    self->at.lane++;
-  else
-    self->at = lane_of(t, t->base + position);
-  self->position = position;
-  const int64_t rank = rank_of(self, self->at);
-  if (rank < self->strip || rank >= self->strip_stop) {
-    walk_on(self, orders);
-    enter_strip(self, rank);
-  }
-  if (self->nwaiting == 0) self->waiting = sample;
-  self->waiting[self->nwaiting++] = rank - self->strip;
 }
 
 /* Whose turn it is at a position of an epoch. */
@@ -311,43 +357,46 @@ static struct source_turn turn_at(const struct block_orders *self, int64_t epoch
   return (struct source_turn){.count = length, .before = epoch * length + position, .weight = 1, .period = 1};
 }
 
+/* How many of n positions from one on are of the same part of a mix, whose turn that one is, and epoch. */
+static int64_t turns_in_a_row(const struct block_orders *self, const struct source_turn *turn, int64_t n) {
+  const int64_t left = turn->count - turn->before % turn->count;
+  return self->source->mix != NULL ? 1 : n < left ? n : left;
+}
+
 int block_orders_samples(struct block_orders *self, int64_t epoch, int64_t first, int64_t n, int64_t *samples,
                          int64_t *epochs) {
-  struct order_walk walk = {0};
+  struct order_walk walk;
+  walk.table = NULL;
+  walk.nruns = 0;
+  walk.waiting = NULL;
   bool writing = false;
   int code = SHARDRT_OK;
-  struct source_turn turn = {0};
-  int64_t position = -1; /* in the epoch of whose turn it is */
+  int64_t count;
   pthread_rwlock_rdlock(&self->lock);
-  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
-    if (self->source->mix == NULL && position >= 0 && position + 1 < turn.count) {
-      position++;
-      epochs[i] = epochs[i - 1];
-    } else {
-      turn = turn_at(self, epoch, first + i);
-      epochs[i] = turn.before / turn.count;
-      position = turn.before % turn.count;
-    }
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i += count) {
+    const struct source_turn turn = turn_at(self, epoch, first + i);
+    const int64_t own_epoch = turn.before / turn.count;
+    count = turns_in_a_row(self, &turn, n - i);
     const struct order_table *t = walk.table;
-    if (t == NULL || t->first != turn.first || t->epoch != epochs[i]) t = find_table(self, turn.first, epochs[i]);
-    if (t == NULL) walk_on(&walk, self);
+    if (t == NULL || t->first != turn.first || t->epoch != own_epoch) t = find_table(self, turn.first, own_epoch);
+    if (t == NULL) { /* making one may let the walk's go */
+      walk_on(&walk);
+      walk.table = NULL;
+    }
     if (t == NULL && !writing) {
       pthread_rwlock_unlock(&self->lock);
       pthread_rwlock_wrlock(&self->lock);
       writing = true;
-      walk = (struct order_walk){0}; /* its table may have been let go */
-      t = find_table(self, turn.first, epochs[i]);
+      t = find_table(self, turn.first, own_epoch);
     }
-    if (t == NULL) {
-      walk = (struct order_walk){0};
-      t = make_table(self, &turn, epochs[i]);
-    }
+    if (t == NULL) t = make_table(self, &turn, own_epoch);
+    for (int64_t k = 0; k < count; k++) epochs[i + k] = own_epoch;
     if (t == NULL)
       code = ALLOC_FAILED;
     else
-      walk_to(&walk, self, t, position, &samples[i]);
+      walk_to(&walk, t, turn.before % turn.count, count, samples + i);
   }
-  walk_on(&walk, self);
+  walk_on(&walk);
   pthread_rwlock_unlock(&self->lock);
   return code;
 }
@@ -367,8 +416,8 @@ int block_orders_touched(struct block_orders *self, int64_t from, int64_t to, in
     enter_window(&walk, t, w);
     const int64_t start = rows_before(&walk, from), stop = rows_before(&walk, to);
     if (start == stop) continue;
-    const int64_t first = block_of(&walk, walk.from, walk.to, start),
-                  last = block_of(&walk, walk.from, walk.to, stop - 1);
+    const int64_t first = block_of(t, walk.from, walk.to, walk.start + start),
+                  last = block_of(t, walk.from, walk.to, walk.start + stop - 1);
     *out += last - first + 1;
   }
   if (t != NULL && t->stands_alone) *out = turn.count / self->lanes * (to - from);

@@ -1,10 +1,10 @@
-#include "dataset/epoch_order.h"
+#include "dataset/order/epoch_order.h"
 
 #include <assert.h>
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/block_order.h"
+#include "dataset/order/block_order.h"
 #include "dataset/source.h"
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
@@ -12,8 +12,7 @@
 enum { SMALL_BITS = 14, SMALL_ROUNDS = EPOCH_ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 };
 
 void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
-  *self = (struct epoch_order){
-      .seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .halves = feistel_halves_of(count)};
+  *self = (struct epoch_order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle};
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
   self->rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
   assert(self->rounds <= EPOCH_ORDER_MAX_ROUNDS && self->rounds % 2 == 0); /* a round is for one half */
@@ -21,7 +20,13 @@ void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int
 }
 
 int64_t epoch_order_at(const struct epoch_order *self, int64_t position) {
-  return feistel_at(&self->halves, self->count, self->keys, self->rounds, 0, position);
+  return feistel_at(self->count, self->keys, self->rounds, 0, position);
+}
+
+void epoch_order_many(const struct epoch_order *self, int64_t first, int64_t n, int64_t *samples) {
+  const struct feistel_run run = {.count = self->count, .n = n};
+  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
+  if (self->rounds > 0) feistel_many(&run, 1, self->keys, self->rounds, samples);
 }
 
 /* The sample whose turn it is in a mix. */
@@ -34,10 +39,8 @@ static int64_t sample_of_turn(const struct epoch_order *self, const struct sourc
 int epoch_order_samples(const struct epoch_order *self, const shardrt_source *source, int64_t first, int64_t n,
                         int64_t *samples, int64_t *epochs) {
   if (self->blocks != NULL) return block_orders_samples(self->blocks, self->epoch, first, n, samples, epochs);
-  for (int64_t i = 0; source->mix == NULL && i < n; i++) {
-    epochs[i] = self->epoch;
-    samples[i] = epoch_order_at(self, first + i);
-  }
+  if (source->mix == NULL) epoch_order_many(self, first, n, samples);
+  for (int64_t i = 0; source->mix == NULL && i < n; i++) epochs[i] = self->epoch;
   for (int64_t i = 0; source->mix != NULL && i < n; i++) {
     const struct source_turn turn = source_turn(source, self->epoch * self->count + first + i);
     assert(turn.count > 0 && turn.before >= 0);

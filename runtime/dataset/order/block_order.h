@@ -14,11 +14,11 @@
  * several blocks share a lane, and the rows of these are permuted together.
  *
  * So the sample at a position is a function of the seed, the epoch, the position, the window and the number of lanes. A
- * table of 8 bytes for each block is worked out for each epoch; a sample is then found by binary searches.
+ * table of 16 bytes for each block is worked out for each epoch; samples are then found by binary searches.
  *
  * In a mix each part has blocks, windows and epochs of its own, and of each batch about its share of the lanes. */
-#ifndef SHARDRT_DATASET_BLOCK_ORDER_H
-#define SHARDRT_DATASET_BLOCK_ORDER_H
+#ifndef SHARDRT_DATASET_ORDER_BLOCK_ORDER_H
+#define SHARDRT_DATASET_ORDER_BLOCK_ORDER_H
 
 #include "dataset/source.h"
 

@@ -1,8 +1,8 @@
 /* epoch_order.h - which sample stands where in an epoch. */
-#ifndef SHARDRT_DATASET_EPOCH_ORDER_H
-#define SHARDRT_DATASET_EPOCH_ORDER_H
+#ifndef SHARDRT_DATASET_ORDER_EPOCH_ORDER_H
+#define SHARDRT_DATASET_ORDER_EPOCH_ORDER_H
 
-#include "dataset/feistel.h"
+#include "dataset/order/feistel.h"
 #include "shardrt.h"
 
 struct block_orders;
@@ -18,7 +18,6 @@ struct epoch_order {
   bool shuffle;
   struct block_orders *blocks; /* borrowed; NULL: it is one of the other two */
   int32_t rounds;
-  struct feistel_halves halves;
   uint64_t keys[EPOCH_ORDER_MAX_ROUNDS]; /* one for each round, drawn from (seed, epoch, count) */
 };
 
@@ -31,7 +30,8 @@ void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int
 int epoch_order_samples(const struct epoch_order *self, const shardrt_source *source, int64_t first, int64_t n,
                         int64_t *samples, int64_t *epochs);
 
-/* The sample at a position, where there are no blocks and no mix. */
+/* The sample at a position, where there are no blocks and no mix; and those at n positions from `first` on. */
 int64_t epoch_order_at(const struct epoch_order *self, int64_t position);
+void epoch_order_many(const struct epoch_order *self, int64_t first, int64_t n, int64_t *samples);
 
 #endif
