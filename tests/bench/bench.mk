@@ -14,7 +14,7 @@ bench: deps
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW="torch grain")
 	@$(if $(filter tokenize,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=tokenizers)
-	@$(if $(filter formats,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=pyarrow)
+	@$(if $(filter formats,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW="torch pyarrow datasets megatron")
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
 # What PARTS=others, PARTS=tokenize or PARTS=formats is compared with.

@@ -1,6 +1,6 @@
 -- Formats: JPEG images beside libjpeg-turbo alone, which decodes them whole (jpeg.c), on as many threads. Columns of
 -- Parquet files in order beside pyarrow, both in one thread, by the processor's time; and epochs by blocks beside such
--- in order.
+-- in order. Arrow's and Megatron's files beside pyarrow, datasets and Megatron-Core: tests/bench/peers/formats.py.
 
 local mpi = require "tests.support.mpi"
 
@@ -39,6 +39,13 @@ local function parquet(bench)
   mpi.remove(folder)
 end
 
+local function beside_peers(bench)
+  local command = "/usr/bin/python3 -B tests/bench/peers/formats.py %s %s "
+    .. "arrow arrow_in_order megatron megatron_in_order"
+  io.stdout:flush()
+  assert(os.execute(command:format(bench.build, mpi.program())) == 0, command)
+end
+
 return function(bench)
   local folder, jpeg = mpi.folder(), bench.build .. "/bench/jpeg"
   bench.output(("mkdir %s/class && %s make %s/class 64"):format(folder, jpeg, folder))
@@ -57,4 +64,5 @@ return function(bench)
     ("%.0f and %.0f images/s, %d threads"):format(a, b, threads))
   mpi.remove(folder)
   parquet(bench)
+  beside_peers(bench)
 end

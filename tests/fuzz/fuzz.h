@@ -30,6 +30,7 @@
   X(png)                                                                                                               \
   X(restart)                                                                                                           \
   X(safetensors)                                                                                                       \
+  X(service)                                                                                                           \
   X(tar)                                                                                                               \
   X(tfrecord)                                                                                                          \
   X(tokenize)                                                                                                          \

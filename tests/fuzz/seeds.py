@@ -290,6 +290,38 @@ def restart():
     seed("restart", "window", window + table((0, 0, 0, 0, 0, 0, 0), (4000, 9000, 0, len(window), 5, 1, 0)))
 
 
+def service():
+    """What S3 answers, and those who give credentials: tests/fuzz/targets/service.c has how they follow one another."""
+    def page(*objects, more=""):
+        contents = "".join(f"<Contents><Key>{key}</Key><Size>{size}</Size></Contents>" for key, size in objects)
+        goes_on = str(bool(more)).lower()
+        return (f"200\n<ListBucketResult><EncodingType>url</EncodingType>{contents}<IsTruncated>{goes_on}</IsTruncated>"
+                f"{more}</ListBucketResult>").encode()
+
+    def refusal(status, code, region=""):
+        return f"{status} {region}\n<Error><Code>{code}</Code><Message>It is so</Message></Error>".encode()
+
+    given = b'200\n{"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T", "Expiration": "2020-01-01T00:00:00Z"}'
+    sts = (b"200\n<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S</SecretAccessKey><SessionToken>T"
+           b"</SessionToken><Expiration>2020-01-01T00:00:00Z</Expiration></Credentials>")
+    more = "<NextContinuationToken>a&amp;b&#61;</NextContinuationToken>"
+    two, last = page(("web/part%20a+b", 1), ("web/part &lt;&#x41;", 2), more=more), page(("web/part", 3))
+    profile = (b"[default]\naws_access_key_id = A\naws_secret_access_key=S\nregion = eu-west-1\n"
+               b"endpoint_url = http://x\n")
+    token = b"token\n"
+    for name, parts in {
+        "pages": [b"\0", two, last, page()],
+        "refusals": [b"\0", refusal(503, "SlowDown"), refusal(301, "PermanentRedirect", "eu-west-1"), last,
+                     refusal(403, "AccessDenied")],
+        "json-refusal": [b"\0", b'404 \n{"error": "no such thing", "message": "none"}'],
+        "profile": [b"\1" + profile, last, refusal(400, "ExpiredToken"), page()],
+        "web-identity": [b"\2" + token, sts, last],
+        "container": [b"\3" + token, given, last, refusal(403, "InvalidAccessKeyId")],
+        "instance": [b"\4", b"200\nsession", b"200\nrole\n", given, two, last],
+    }.items():
+        seed("service", name, BETWEEN.join(parts))
+
+
 for make in [npy, idx_and_gzip, records, tar, mds, megatron, arrays, hdf5, parquet, arrow, text, refused, indexes, images,
-             audio, npz_and_cifar, tokenizers, restart]:
+             audio, npz_and_cifar, tokenizers, restart, service]:
     make()

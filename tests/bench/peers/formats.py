@@ -1,4 +1,5 @@
-"""formats.py BUILD SHARDRT: shardrt and others that read a format on the same files, in turn (`make bench PEERS=1`).
+"""formats.py BUILD SHARDRT: shardrt and others that read a format on the same files, in turn (`make bench PEERS=1`; of
+Arrow and Megatron `make bench PARTS=formats`, too).
 
 One line for each of them, as tests/bench/run.lua has them: the median of the ratios of rounds, and the two rates; and,
 since that depends on who else is at work on the machine, the processor's time for a sample, of all threads and worker
@@ -14,13 +15,21 @@ from install import PEERS, installed
 from run import HERE, ROUND_LIMIT, ROUNDS, SECONDS, THREADS, Peer, ratios
 
 SMALL, IMAGE = ("{}, 3,072-byte records shuffled", 3), ("{} of 500x375 to random 224x224", 1.2)
+ARROW = [("pyarrow_rows", "pyarrow", THREADS), ("datasets_rows", "datasets", 0), ("datasets_rows", "datasets", THREADS)]
 # By workload: its title and aim, and of each peer its name in formats_peer.py, the package, threads or workers.
+ROWS = "{}, rows of 768 int32"
 WORKLOADS = {
     "tfrecord": (SMALL, "TFRecord", [("tfdata_records", "tfdata", THREADS), ("tfrecord", "tfrecord", 0)]),
     "array_record": (SMALL, "ArrayRecord", [
         ("array_record", "array_record", THREADS), ("grain_records", "grain", THREADS)]),
     "tar": (SMALL, "tar", [("webdataset", "webdataset", 0), ("webdataset", "webdataset", THREADS)]),
     "mds": (SMALL, "MDS", [("streaming", "streaming", 0), ("streaming", "streaming", THREADS)]),
+    "arrow": ((ROWS, 3), "Arrow shuffled", ARROW),
+    "arrow_in_order": ((ROWS, 1), "Arrow in order", ARROW),
+    "megatron": (("{}, windows of 1,024 in GPTDataset's order", 5), "Megatron", [
+        ("megatron_windows", "megatron", 0), ("megatron_windows", "megatron", THREADS)]),
+    "megatron_in_order": (("{}, documents of up to 1,024 in order", 3), "Megatron", [
+        ("megatron_documents", "megatron", 0), ("megatron_documents", "megatron", THREADS)]),
     "jpeg": (IMAGE, "JPEG", [
         ("torchvision_images", "torchvision", THREADS), ("pillow_images", "torchvision", THREADS),
         ("tfdata_images", "tfdata", THREADS), ("dali_images", "dali", THREADS), ("grain_images", "grain", THREADS),
@@ -28,7 +37,7 @@ WORKLOADS = {
 }
 TITLES = {"pillow_images": "torchvision with PIL", "grain_images": f"{PEERS['grain'][0]} with PIL"}
 MAKERS = {"tfrecord": "tfdata", "array_record": "array_record", "tar": "webdataset", "mds": "streaming",
-          "jpeg": "numpy"}
+          "jpeg": "numpy", "arrow": "datasets", "megatron": "megatron"}
 
 
 class Shardrt:
@@ -98,10 +107,10 @@ def measure(build, shardrt, workload):
 
 
 def report(workload, contenders):
-    """Returns whether the aim is met of all that ran."""
+    """Returns whether the aim is met of all that ran, and that there were any."""
     (title, aim), name, _ = WORKLOADS[workload]
     print(f"{title.format(name)}, shardrt /")
-    met = True
+    met = any(contender.rates and not contender.why for contender in contenders[1:])
     for contender in contenders[1:]:
         if contender.why or not contender.rates:
             print(f"  {contender.title:56} {contender.why}")
@@ -120,8 +129,9 @@ def main(build, shardrt, chosen):
     start, met = time.monotonic(), 0
     print(f"medians of {ROUNDS} rounds in turn, {THREADS} threads or worker processes, or none (0)")
     for workload in chosen:
-        if not installed(build / "peers", MAKERS[workload]):
-            print(f"{workload}: {PEERS[MAKERS[workload]][0]}, which writes its files, is absent")
+        maker = MAKERS[workload.removesuffix("_in_order")]
+        if not installed(build / "peers", maker):
+            print(f"{workload}: {PEERS[maker][0]}, which writes its files, is absent")
             continue
         subprocess.run([build / "peers/bin/python", "-B", HERE / "formats_common.py", workload, build / "peers/data",
                         build / "bench/jpeg"], check=True, stderr=subprocess.DEVNULL)

@@ -96,7 +96,6 @@ def tfrecord(work, _):
 
 def array_record(work, threads):
     """A batch's records in one call for each file, which reads with threads of its own; batches made ahead."""
-    from concurrent.futures import ThreadPoolExecutor
     from array_record.python.array_record_module import ArrayRecordReader
     readers = [ArrayRecordReader(path, "readahead_buffer_size:0,index_storage_option:in_memory") for path in work.paths]
     each = work.count // len(readers)
@@ -105,12 +104,7 @@ def array_record(work, threads):
         return common.rows(itertools.chain.from_iterable(
             reader.read((ids[ids // each == i] - i * each).tolist()) for i, reader in enumerate(readers)))
 
-    with ThreadPoolExecutor(threads) as pool:
-        orders = common.orders(work)
-        pending = [pool.submit(read, next(orders)) for _ in range(threads + 1)]
-        while True:
-            pending.append(pool.submit(read, next(orders)))
-            yield pending.pop(0).result()
+    yield from ahead(read, work, threads)
 
 
 def grain_records(work, threads):
@@ -169,6 +163,120 @@ def endless(dataset, workers, batch_size=None, **options):
     while True:
         for batch in loader:
             yield batch
+
+
+# ---- images ---------------------------------------------------------------------------------------------------------
+
+
+# ---- Arrow ----------------------------------------------------------------------------------------------------------
+
+
+def pyarrow_rows(work, threads):
+    """Slices of mapped files, or rows that `take` finds in them, copied into batches; these are made ahead."""
+    import pyarrow as pa
+    paths = sorted(work.folder.glob("*.arrow"))
+    batches = [batch.column("input_ids") for path in paths for batch in pa.ipc.open_stream(pa.memory_map(str(path)))]
+    starts = np.cumsum([0] + [len(batch) for batch in batches])
+
+    def rows(column):
+        return column.flatten().to_numpy().reshape(len(column), -1)
+
+    def read(ids):
+        out = np.empty((len(ids), common.WIDTH // 4), np.int32)
+        where = np.searchsorted(starts, ids, side="right") - 1
+        for i in np.unique(where):
+            mine = where == i
+            at = ids[mine] - starts[i]
+            found = batches[i].slice(at[0], len(at)) if work.in_order else batches[i].take(pa.array(at))
+            out[mine] = rows(found)
+        return out
+
+    yield from ahead(read, work, threads)
+
+
+def ahead(read, work, threads):
+    """What `read` makes of the batches' numbers, on threads, in order."""
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(threads) as pool:
+        orders = common.orders(work)
+        pending = [pool.submit(read, next(orders)) for _ in range(threads + 1)]
+        while True:
+            pending.append(pool.submit(read, next(orders)))
+            yield pending.pop(0).result()
+
+
+def datasets_rows(work, threads):
+    """Without workers its own batches of numpy; with them PyTorch's DataLoader, as its documentation has both."""
+    import datasets
+    datasets.disable_progress_bars()
+    dataset = datasets.load_from_disk(str(work.folder))
+    if threads > 0:
+        import torch
+        torch.set_num_threads(1)
+        loader = torch.utils.data.DataLoader(
+            dataset.with_format("torch", dtype=torch.int32), batch_size=work.batch, shuffle=not work.in_order,
+            num_workers=threads, persistent_workers=True)
+        while True:
+            for batch in loader:
+                yield batch["input_ids"].numpy()
+    for seed in itertools.count():
+        epoch = dataset if work.in_order else dataset.shuffle(seed=seed, keep_in_memory=True)
+        for batch in epoch.with_format("numpy", dtype=np.int32).iter(work.batch):
+            yield batch["input_ids"]
+
+
+# ---- Megatron -------------------------------------------------------------------------------------------------------
+
+
+def megatron_windows(work, threads):
+    """GPTDataset, as Megatron's training has it: one sample after the other, by PyTorch's DataLoader. It gives masks
+    and positions, too, which shardrt's windows do not have."""
+    import torch
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+    from megatron.core.datasets.utils import Split
+    torch.set_num_threads(1)
+
+    class Tokenizer:
+        eod, pad, vocab_size, unique_identifiers = -1, -2, 1 << 24, {}
+
+    config = GPTDatasetConfig(
+        random_seed=1234, sequence_length=work.width, blend=None, blend_per_split=None, split="1",
+        path_to_cache=str(work.folder / "cache"), tokenizer=Tokenizer(), reset_position_ids=False,
+        reset_attention_mask=False, eod_mask_loss=False, create_attention_mask=False)
+    indexed = IndexedDataset(work.prefix)
+    documents = np.arange(len(work.stops), dtype=np.int32)
+    dataset = GPTDataset(indexed, work.prefix, documents, None, Split.train, config)
+    for batch in torch_batches(dataset, work, threads):
+        yield batch["tokens"].numpy(), batch["labels"].numpy()
+
+
+def megatron_documents(work, threads):
+    import torch
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+    torch.set_num_threads(1)
+    indexed = IndexedDataset(work.prefix)
+
+    class Documents(torch.utils.data.Dataset):
+        def __len__(self):
+            return work.count
+
+        def __getitem__(self, i):
+            tokens = indexed[i]
+            row = np.zeros(work.width, np.int32)
+            row[:len(tokens)] = tokens
+            return row
+
+    for batch in torch_batches(Documents(), work, threads):
+        yield batch.numpy()
+
+
+def torch_batches(dataset, work, threads):
+    import torch
+    loader = torch.utils.data.DataLoader(dataset, batch_size=work.batch, drop_last=True, num_workers=threads,
+                                         persistent_workers=threads > 0)
+    while True:
+        yield from loader
 
 
 # ---- images ---------------------------------------------------------------------------------------------------------
@@ -247,7 +355,8 @@ def spdl_images(work, threads):
 
 PEERS = {name: globals()[name] for name in (
     "tfdata_records", "tfdata_images", "tfrecord", "array_record", "grain_records", "grain_images", "webdataset",
-    "streaming", "torchvision_images", "pillow_images", "dali_images", "spdl_images")}
+    "streaming", "pyarrow_rows", "datasets_rows", "megatron_windows", "megatron_documents", "torchvision_images",
+    "pillow_images", "dali_images", "spdl_images")}
 
 if __name__ == "__main__":
     common.serve(PEERS)

@@ -28,13 +28,16 @@ PEERS = {
         "numpy==2.3.5 boto3 brotli catalogue matplotlib python-snappy pyyaml requests tqdm transformers xxhash<4 zstd",
         "--no-deps mosaicml-streaming==0.13.0"]),
     "pyarrow": ("pyarrow 26.0.0", ["numpy==2.3.5 pyarrow==26.0.0"]),
+    "datasets": ("datasets 5.2.0", ["numpy==2.3.5 pyarrow==26.0.0 datasets==5.2.0"]),
+    "megatron": ("Megatron-Core 0.16.1", ["numpy==2.3.5 packaging", "--no-deps megatron-core==0.16.1"]),
     "torchvision": ("torchvision 0.29.2", ["numpy==2.3.5 pillow", "--no-deps torchvision==0.29.2"]),
     "pillow": ("Pillow", ["numpy==2.3.5 pillow"]),
     "dali": ("DALI 2.4.0", ["numpy==2.3.5 nvidia-dali-cuda130==2.4.0"]),
     "spdl": ("SPDL 0.8.0", ["numpy==2.3.5 spdl==0.8.0"]),
     "tokenizers": ("tokenizers 0.23.3, tiktoken 0.14.0", ["numpy==2.3.5 tokenizers==0.23.3 tiktoken==0.14.0"]),
 }
-NEEDS = {"ffcv": "torch", "webdataset": "torch", "streaming": "torch", "torchvision": "torch"}
+NEEDS = {"ffcv": "torch", "webdataset": "torch", "streaming": "torch", "torchvision": "torch",
+         "datasets": "torch", "megatron": "torch"}
 
 
 def done(folder, peer):
