@@ -9,7 +9,8 @@ local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
 ---@class shardrt.numpy.computed: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
----@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.slice.words, shardrt.concatenate.words, shardrt.take.words
+---@class shardrt.numpy.parts: shardrt.slice.words, shardrt.take.words, shardrt.along_axis.words, shardrt.update.words
+---@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.concatenate.words, shardrt.numpy.parts
 ---@class shardrt.numpy.made: shardrt.creation.words, shardrt.triangle.words, shardrt.tile.words, shardrt.measure.words
 ---@class shardrt.numpy.networks: shardrt.activation.words, shardrt.layer_norm.words, shardrt.loss.words
 ---@class shardrt.numpy: shardrt.numpy.computed, shardrt.numpy.moved, shardrt.numpy.made, shardrt.numpy.networks
@@ -32,8 +33,8 @@ local words = {}
 -- The files that hold words.
 local ROOMS = {
   "ops.elementwise", "ops.reduce", "ops.matmul", "ops.reshape", "ops.slice", "ops.concatenate", "ops.take",
-  "ops.creation", "ops.triangle", "ops.tile", "ops.measure", "nn.activation", "nn.layer_norm",
-  "nn.loss",
+  "ops.creation", "ops.triangle", "ops.tile", "ops.measure", "ops.along_axis", "ops.update", "nn.activation",
+  "nn.layer_norm", "nn.loss",
 }
 
 -- A word that refuses arguments which it would not look at.

@@ -258,6 +258,7 @@ describe("odd arguments", function()
       bits = { key, { 8 }, { dtype = "uint8", sharding = s } },
       uniform = { key, { 8 }, { minval = 0, maxval = 1, sharding = s } }, normal = { key, { 8 }, s },
       bernoulli = { key, 0.5, { 8 }, s }, randint = { key, { 8 }, 0, 3, s }, permutation = { key, 8 },
+      choice = { key, 8, { 2 }, { p = np.ones { 8 } } }, categorical = { key, np.ones { 4, 2 }, { axis = 0 } },
     }
     for name in pairs(random) do
       assert.truthy(good[name], name .. " is not tried")
@@ -304,6 +305,10 @@ describe("odd arguments", function()
       asarray = { { 1, 2 }, "int8" }, linspace = { 0, 1, 5, true, "float64" }, eye = { 3, 4, 1, "int8" },
       tril = { square, 1 }, triu = { square, -1 }, tile = { y, { 2, 3 } }, pad = { y, { { 1, 2 } }, "constant", 3 },
       norm = { y, 0, true }, allclose = { y, y, 1e-5, 1e-8, true }, gelu = { y, false },
+      set_at = { y, np.array({ 1, 3 }, "int32"), 2 }, add_at = { y, 3, 2 },
+      dynamic_slice = { square, { 1, 2 }, { 2, 2 } }, top_k = { y, 3 }, cumsum = { y, 0, "float64" },
+      dynamic_update_slice = { square, np.ones { 2, 2 }, { 1, 2 } },
+      take_along_axis = { y, np.array({ 1, 3 }, "int32"), 0 }, sort = { y, 0, true }, argsort = { y, 0, true },
       layer_norm = { y, { axis = 0, epsilon = 1e-3, scale = 2, bias = y } },
       softmax_cross_entropy_with_integer_labels = { square, np.array({ 1, 0, 3, 2 }, "int32"), 1 },
     } do
