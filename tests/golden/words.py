@@ -256,3 +256,67 @@ for seed in [0, 7]:
     case("categorical", [seed, floats(8, 4), {"axis": 0}], lambda x: jax.random.categorical(key, x, axis=0))
     case("categorical", [seed, floats(4, 2, 8), {"shape": [3, 4, 2]}],
          lambda x: jax.random.categorical(key, x, shape=(3, 4, 2)))
+
+# Sums of products by name, attention, convolution, pooling.
+for spec, a, b in [
+        ("ij,jk->ik", (8, 4), (4, 8)), ("ij,jk", (8, 4), (4, 2)), ("bij,bjk->bik", (4, 8, 2), (4, 2, 8)),
+        ("btnh,bsnh->bnts", (4, 2, 8, 2), (4, 4, 8, 2)), ("bnts,bsnh->btnh", (2, 8, 4, 4), (2, 4, 8, 2)),
+        ("btd,dnh->btnh", (4, 2, 8), (8, 4, 2)), ("btnh,nhd->btd", (4, 2, 8, 2), (8, 2, 4)),
+        ("hnbt,nhd->tdb", (2, 8, 4, 2), (8, 2, 4)), ("i,i->", (8,), (8,)), ("i,j->ij", (8,), (4,)), ("i,j", (8,), (4,)),
+        ("ij,ij->ij", (8, 4), (8, 4)), ("ij,ij", (8, 4), (8, 4)), ("ij,kl->", (8, 4), (4, 2)), ("ijk,jil->lk", (8, 4, 2), (4, 8, 4)),
+        ("...ij,...jk->...ik", (4, 2, 8, 4), (2, 4, 2)), ("...ij,jk", (4, 2, 8), (8, 4)), ("ii,ij->j", (8, 8), (8, 4)),
+        ("aib,bja->jiba", (4, 8, 2), (2, 4, 4)), ("abc,abd->abcd", (4, 2, 8), (4, 2, 2)), ("ab,c->bc", (4, 8), (2,)),
+        ("ab,ab->ba", (4, 1), (4, 8)), ("bcij,bkcj->bik", (4, 2, 8, 2), (4, 4, 2, 2)),
+        (" i j , k j -> k i ", (8, 4), (2, 4)), (",ij->ij", (), (4, 8))]:
+    case("einsum", [spec, floats(*a), floats(*b)], lambda x, y: jnp.einsum(spec, x, y), grad=[0, 1], loose=4)
+for spec, a in [("ij->ji", (8, 4)), ("ii->i", (8, 8)), ("ii", (4, 4)), ("ijk->k", (4, 2, 8)), ("iji->j", (4, 8, 4)),
+                ("ba", (4, 8)), ("...a->a...", (4, 2, 8))]:
+    case("einsum", [spec, floats(*a)], lambda x: jnp.einsum(spec, x), grad=[0])
+case("einsum", ["ij,jk->ik", wholes(-9, 9, 8, 4), wholes(-9, 9, 4, 2)], lambda x, y: jnp.einsum("ij,jk->ik", x, y))
+attend = jax.nn.dot_product_attention
+for (t, s, n, k, h), o in [
+        ((8, 8, 8, 8, 4), {}), ((8, 8, 4, 4, 2), {"is_causal": True}), ((4, 8, 8, 2, 4), {"scale": 0.3}),
+        ((2, 4, 4, 1, 2), {"is_causal": True}),
+        ((4, 8, 8, 8, 2), {"bias": floats(1, 8, 4, 8), "mask": rng.random([4, 1, 4, 8]) < 0.7})]:
+    arrays = [floats(4, t, n, h), floats(4, s, k, h), floats(4, s, k, h)]
+    plain = {name: v for name, v in o.items() if not is_array(v)}
+    named = sorted(name for name in o if is_array(o[name]))
+    case("attention", arrays + [o], lambda q, k, v, *more: attend(q, k, v, **plain, **dict(zip(named, more))),
+         grad=[0, 1, 2], loose=8)
+
+
+def convolved(o, layout):
+    sizes = {"strides": o.get("strides", 1), "dilation": o.get("dilation", 1)}
+    pair = {name: (v, v) if isinstance(v, int) else tuple(v) for name, v in sizes.items()}
+    padding = o.get("padding", "SAME")
+    kernel = "HWIO" if layout == "NHWC" else "OIHW"
+    return lambda x, k: jax.lax.conv_general_dilated(
+        x, k, pair["strides"], padding if isinstance(padding, str) else [tuple(p) for p in padding],
+        rhs_dilation=pair["dilation"], dimension_numbers=(layout, kernel, layout))
+
+
+for x, k, o in [
+        ((8, 8, 8, 4), (3, 3, 4, 8), {}), ((4, 8, 4, 2), (3, 3, 2, 4), {"padding": "VALID"}), ((8, 5, 7, 1), (5, 5, 1, 8), {}),
+        ((2, 8, 8, 8), (1, 1, 8, 4), {"strides": 2}), ((4, 9, 8, 2), (3, 2, 2, 4), {"strides": [2, 3], "padding": "SAME"}),
+        ((2, 8, 8, 4), (3, 3, 4, 2), {"dilation": 2}), ((4, 6, 6, 2), (2, 2, 2, 2), {"padding": [[1, 2], [0, 3]], "strides": 2}),
+        ((8, 4, 6, 6), (8, 4, 3, 3), {"layout": "NCHW"}), ((4, 2, 8, 8), (4, 2, 3, 3), {"layout": "NCHW", "padding": "VALID"})]:
+    case("conv", [floats(*x), floats(*k)] + ([o] if o else []), convolved(o, o.get("layout", "NHWC")), grad=[0, 1], loose=16)
+
+
+def pooled(window, o):
+    layout, strides = o.get("layout", "NHWC"), o.get("strides", 1)
+    strides = (strides, strides) if isinstance(strides, int) else tuple(strides)
+    padding = o.get("padding", "VALID")
+
+    def around(pair, one):
+        return (one, *pair, one) if layout == "NHWC" else (one, one, *pair)
+    if not isinstance(padding, str):
+        padding = around([tuple(p) for p in padding], (0, 0))
+    return lambda x: jax.lax.reduce_window(x, -INF, jax.lax.max, around(window, 1), around(strides, 1), padding)
+
+
+for x, window, o in [
+        ((8, 8, 8, 4), [2, 2], {"strides": [2, 2]}), ((4, 8, 8, 2), [2, 2], {}), ((2, 7, 9, 8), [3, 2], {"strides": 2, "padding": "SAME"}),
+        ((4, 2, 8, 8), [2, 2], {"strides": 2, "layout": "NCHW"}), ((4, 6, 6, 2), [3, 3], {"padding": [[1, 0], [0, 2]]})]:
+    ties = np.maximum(floats(*x), 0)
+    case("max_pool", [ties, window] + ([o] if o else []), pooled(window, o), grad=[0])

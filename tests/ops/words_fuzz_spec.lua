@@ -281,7 +281,7 @@ describe("odd arguments", function()
 
   it("of the words of shardrt.numpy, and of arrays' operators", function()
     local good, y = {}, np.astype(x, "float32")
-    local square = np.reshape(y, { 4, 4 })
+    local square, heads = np.reshape(y, { 4, 4 }), np.reshape(y, { 1, 4, 2, 2 })
     for name, word in pairs(np) do good[name] = type(word) == "function" and { y } or nil end
     for _, name in ipairs {
       "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "arctan2",
@@ -309,6 +309,10 @@ describe("odd arguments", function()
       dynamic_slice = { square, { 1, 2 }, { 2, 2 } }, top_k = { y, 3 }, cumsum = { y, 0, "float64" },
       dynamic_update_slice = { square, np.ones { 2, 2 }, { 1, 2 } },
       take_along_axis = { y, np.array({ 1, 3 }, "int32"), 0 }, sort = { y, 0, true }, argsort = { y, 0, true },
+      einsum = { "ij,jk->ik", square, square, { precision = "float32" } },
+      attention = { heads, heads, heads, { is_causal = true, scale = 2, bias = np.ones { 4, 4 } } },
+      conv = { heads, heads, { padding = "SAME", strides = 2, dilation = { 1, 1 }, layout = "NHWC" } },
+      max_pool = { heads, { 2, 2 }, { strides = { 2, 1 }, padding = { { 1, 0 }, { 0, 1 } } } },
       layer_norm = { y, { axis = 0, epsilon = 1e-3, scale = 2, bias = y } },
       softmax_cross_entropy_with_integer_labels = { square, np.array({ 1, 0, 3, 2 }, "int32"), 1 },
     } do

@@ -31,7 +31,7 @@ local claims = {
       .. "array 2 on %[7, 6, 5, 4, 3, 2, 1, 0%]",
     "a single device is refused:\n[^\n]* on %[7%]", "\nx %+ a host array lies by P%(\"x\"%)\n",
     "ones_like%(x%) is Array%(float32 {32}, NamedSharding%(Mesh%(\"x\": 8%), P%(\"x\"%)%)%)\n",
-    "zeros %+ arange is Array%(float32 {4}, not placed%)\n", "the sum of x %+ arange is 992\n",
+    "zeros %+ arange is Array%(float32 {4}, not placed%): {0, 1, 2, 3}\n", "the sum of x %+ arange is 992\n",
   },
   elastic = { "4 processes, from step 0 on\n", "3840 samples in 40 steps\n" },
   fineweb_like = { -- 64 of 240 rows were given before

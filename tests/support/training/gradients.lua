@@ -135,6 +135,19 @@ list.take_along_axis = { function(x)
 end, { 8, 3 } }
 list["sort, top_k and cumsum"] = { function(x) return np.sort(x, 0) * np.cumsum(x, 1) * (np.top_k(x, 4)) end, M }
 
+list.einsum = { function(x, y) return np.einsum("ij,jk->k", x * x, y) * np.einsum("ii->i", np.dot(x, y)) end, N,
+  { 8, 4 } }
+list.attention = { function(x, y)
+  local query, key = np.reshape(x, { 1, 4, 2, 4 }), np.reshape(y, { 1, 4, 2, 4 })
+  return np.attention(query, key, key * key, { is_causal = true })
+end, { 4, 8 }, { 4, 8 } }
+list.conv = { function(x, y)
+  return np.conv(np.reshape(x, { 1, 4, 4, 2 }), np.reshape(y, { 2, 2, 2, 2 }), { strides = { 1, 2 } })
+end, M, { 4, 4 } }
+list.max_pool = { function(x)
+  return np.max_pool(np.reshape(x, { 2, 4, 4, 1 }), { 2, 2 }, { strides = 2, padding = "SAME" })
+end, M }
+
 list.tile = { function(x) return np.tile(x * x, { 2, 1, 3 }) end, M }
 list.pad = { function(x) return np.pad(x * x, { { 1, 3 }, { 0, 4 } }) end, M }
 list.softmax_cross_entropy_with_integer_labels = { function(x)
