@@ -58,6 +58,7 @@ end
 local random = {}
 for _, name in ipairs {
   "key", "key_data", "split", "fold_in", "bits", "uniform", "normal", "bernoulli", "randint", "permutation",
+  "choice", "categorical",
 } do
   random[name] = when_called("random", name)
 end

@@ -8,10 +8,13 @@ local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
----@class shardrt.numpy.computed: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
----@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.slice.words, shardrt.concatenate.words, shardrt.take.words
+---@class shardrt.numpy.products: shardrt.matmul.words, shardrt.einsum.words
+---@class shardrt.numpy.computed: shardrt.elementwise.words, shardrt.reduce.words, shardrt.numpy.products
+---@class shardrt.numpy.parts: shardrt.slice.words, shardrt.take.words, shardrt.along_axis.words, shardrt.update.words
+---@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.concatenate.words, shardrt.numpy.parts
 ---@class shardrt.numpy.made: shardrt.creation.words, shardrt.triangle.words, shardrt.tile.words, shardrt.measure.words
----@class shardrt.numpy.networks: shardrt.activation.words, shardrt.layer_norm.words, shardrt.loss.words
+---@class shardrt.numpy.networks: shardrt.activation.words, shardrt.layer_norm.words, shardrt.numpy.large
+---@class shardrt.numpy.large: shardrt.attention.words, shardrt.convolution.words, shardrt.loss.words
 ---@class shardrt.numpy: shardrt.numpy.computed, shardrt.numpy.moved, shardrt.numpy.made, shardrt.numpy.networks
 ---@field bool "bool" # dtypes are texts: np.float32 is "float32"
 ---@field bool_ "bool"
@@ -32,8 +35,8 @@ local words = {}
 -- The files that hold words.
 local ROOMS = {
   "ops.elementwise", "ops.reduce", "ops.matmul", "ops.reshape", "ops.slice", "ops.concatenate", "ops.take",
-  "ops.creation", "ops.triangle", "ops.tile", "ops.measure", "nn.activation", "nn.layer_norm",
-  "nn.loss",
+  "ops.creation", "ops.triangle", "ops.tile", "ops.measure", "ops.along_axis", "ops.update", "ops.einsum",
+  "nn.activation", "nn.attention", "nn.convolution", "nn.layer_norm", "nn.loss",
 }
 
 -- A word that refuses arguments which it would not look at.

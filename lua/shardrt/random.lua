@@ -10,6 +10,7 @@ local device = require "shardrt.layout.device"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local numbering = require "shardrt.array.numbering"
@@ -18,6 +19,11 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local unplaced = require "shardrt.array.unplaced"
 fail.own()
+
+-- What `choice` and `categorical` compute with.
+local elementwise, reduce = lazy.module "shardrt.ops.elementwise", lazy.module "shardrt.ops.reduce"
+local along_axis, take = lazy.module "shardrt.ops.along_axis", lazy.module "shardrt.ops.take"
+local reshape, slice = lazy.module "shardrt.ops.reshape", lazy.module "shardrt.ops.slice"
 
 ---@class shardrt.random
 local random = {}
@@ -253,6 +259,112 @@ function random.permutation(key, n)
     fail("%s: of how many numbers is a whole number from 0 to 2147483647, not %s", caller, list.show(n))
   end
   return make(caller, key, "int32", { n }, nil, { C.shardrt_key_permutation, c })
+end
+
+-- What `choice` draws from: an array, or the numbers 0 … n - 1; and how many there are along the axis.
+local function population(caller, a, axis)
+  if type(a) == "number" then
+    if not list.is_whole(a, 0) or a >= 2 ^ 31 then
+      fail("%s: of %s; it is of an array, or of the numbers from 0 to before n", caller, list.show(a))
+    end
+    return nil, a, 0
+  end
+  local x = dispatch.array(caller, a, "what is drawn from")
+  if x.ndim == 0 then fail("%s: of an array of one number; a Lua number n stands for 0 to n - 1", caller) end
+  local along = shape.axis(caller, axis == nil and 0 or axis, x.ndim)
+  return x, x.shape[along + 1], along
+end
+
+-- -log(-log(u)), whose largest one among logits is of a class by its probability.
+local function gumbel(key, sizes, to)
+  local u = random.uniform(key, sizes, { minval = 2 ^ -126, maxval = 1, sharding = to })
+  return elementwise.words.negative(elementwise.words.log(elementwise.words.negative(elementwise.words.log(u))))
+end
+
+-- The indices drawn by probabilities {n}.
+local function by_probability(caller, key, p, n, count, sizes, replace)
+  local weights = dispatch.array(caller, p, "p")
+  if weights.ndim ~= 1 or weights.shape[1] ~= n then
+    fail("%s: p of shape %s; there is one probability for each of %d", caller, shape.text(weights.shape), n)
+  end
+  weights = elementwise.words.astype(weights, "float32")
+  if not replace then
+    local _, indices = along_axis.words.top_k(gumbel(key, { n }) + elementwise.words.log(weights), count)
+    return indices
+  end
+  local so_far = along_axis.words.cumsum(weights, 0)
+  local drawn = reshape.words.reshape(random.uniform(key, sizes), { count, 1 })
+  local at = take.words.take(so_far, n - 1) * (1 - drawn)
+  return elementwise.words.astype(reduce.words.sum(elementwise.words.less(so_far, at), 1), "int32")
+end
+
+---@class shardrt.random.ChoiceOptions
+---@field replace boolean? # true: one may be drawn several times
+---@field p shardrt.Operand? # {n}: how probable each is; left out: all alike
+---@field axis integer? # 0: along which it is drawn
+
+--- Elements of an array, or of the numbers 0 … n - 1, at random.
+---@param key shardrt.random.Key
+---@param a shardrt.Operand|integer
+---@param shape_given (integer|integer[])? # {}: one
+---@param options shardrt.random.ChoiceOptions?
+---@return shardrt.Array # of the shape; of an array, in place of the axis
+function random.choice(key, a, shape_given, options)
+  local caller = "random.choice"
+  c_of(caller, key)
+  local sizes = shape.check(caller, shape_given == nil and {} or shape_given)
+  local o = options_of(caller, options, { replace = true, p = true, axis = true })
+  if o.replace ~= nil and type(o.replace) ~= "boolean" then
+    fail("%s: replace = %s; it is true or false", caller, list.show(o.replace))
+  end
+  local x, n, along = population(caller, a, o.axis)
+  local replace, count = o.replace ~= false, shape.elements(sizes)
+  if n == 0 and count > 0 then fail("%s: of nothing", caller) end
+  if not replace and count > n then
+    fail("%s: %d of %d without replacing them; there are fewer", caller, count, n)
+  end
+  local index
+  if o.p ~= nil and n > 0 then
+    index = by_probability(caller, key, o.p, n, count, sizes, replace)
+  elseif replace then
+    index = random.randint(key, sizes, 0, n)
+  else
+    index = slice.words.slice(random.permutation(key, n), { { 0, count } })
+  end
+  index = reshape.words.reshape(index, sizes)
+  return x and take.words.take(x, index, along) or index
+end
+
+---@class shardrt.random.CategoricalOptions
+---@field axis integer? # -1: where the classes are
+---@field shape integer[]? # of the result: it ends with that of the logits without the axis
+
+--- int32: a class for each row of logits, which are the logarithms of how probable they are.
+---@param key shardrt.random.Key
+---@param logits shardrt.Operand # {…, classes}
+---@param options shardrt.random.CategoricalOptions?
+---@return shardrt.Array # {…}
+function random.categorical(key, logits, options)
+  local caller = "random.categorical"
+  c_of(caller, key)
+  local o = options_of(caller, options, { axis = true, shape = true })
+  local x = elementwise.words.astype(dispatch.array(caller, logits, "the logits"), "float32")
+  if x.ndim == 0 then fail("%s: the logits are a single number; they have a dimension of classes", caller) end
+  local along = shape.axis(caller, o.axis == nil and -1 or o.axis, x.ndim)
+  local batch, classes = x.shape, x.shape[along + 1]
+  table.remove(batch, along + 1)
+  local sizes = o.shape == nil and batch or shape.check(caller, o.shape)
+  local more = #sizes - #batch
+  local drawn, is_end = list.copy(sizes), more >= 0
+  for d, size in ipairs(batch) do is_end = is_end and sizes[more + d] == size end
+  if not is_end then
+    fail("%s: shape = %s; it ends with %s, that of the logits without their classes", caller, shape.text(sizes),
+      shape.text(batch))
+  end
+  if classes == 0 then fail("%s: no classes: the logits have shape %s", caller, shape.text(x.shape)) end
+  table.insert(drawn, more + along + 1, classes)
+  local to = more == 0 and x.committed and x.sharding or nil
+  return reduce.words.argmax(gumbel(key, drawn, to) + x, more + along)
 end
 
 return random

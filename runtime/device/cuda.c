@@ -80,6 +80,8 @@ static const struct accelerator_kernels cuda_kernels = {
     .check_indices = cuda_check_indices,
     .take = cuda_take,
     .take_add = cuda_take_add,
+    .argsort = cuda_argsort,
+    .cumsum = cuda_cumsum,
     .count_along = cuda_count_along,
     .random = cuda_random,
 };

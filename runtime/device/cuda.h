@@ -68,6 +68,10 @@ int cuda_take(const char *what, int32_t device, const struct accelerator_taking 
               const void *indices, void *out);
 int cuda_take_add(const char *what, int32_t device, const struct accelerator_taking *taking, const void *dy,
                   const void *indices, void *out);
+int cuda_argsort(const char *what, int32_t device, const struct order_kind *kind, int64_t rows, int64_t n,
+                 const void *x, int32_t *out); /* compute/cuda/order.cu */
+int cuda_cumsum(const char *what, int32_t device, int32_t dtype, bool backward, int64_t outer, int64_t n, int64_t inner,
+                const void *x, void *out); /* compute/cuda/cumulative.cu */
 int cuda_count_along(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                      int64_t outer, int64_t n, int64_t inner, void *out); /* compute/cuda/iota.cu */
 int cuda_random(const char *what, int32_t device, const struct accelerator_random *random,

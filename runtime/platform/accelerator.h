@@ -35,6 +35,7 @@ enum { ACCELERATOR_ARRAYS, ACCELERATOR_BATCHES, ACCELERATOR_SCRATCH, ACCELERATOR
 
 /* Something that a stream has come to. */
 struct accelerator_event;
+struct order_kind; /* compute/rearrange/order_key.h */
 
 struct accelerator_wanted {
   int32_t devices;    /* how many the process is to have; 0: chosen from the machine; of the host, 1 */
@@ -255,6 +256,12 @@ struct accelerator_kernels {
   /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
   int (*take_add)(const char *what, int32_t device, const struct accelerator_taking *taking, const void *dy,
                   const void *indices, void *out);
+  /* out, [rows, n]: of each row of x the indices that bring it in order (compute/rearrange/order_key.h). */
+  int (*argsort)(const char *what, int32_t device, const struct order_kind *kind, int64_t rows, int64_t n,
+                 const void *x, int32_t *out);
+  /* out, [outer, n, inner]: along n sums of x's elements and those before them, or, backward, behind them. */
+  int (*cumsum)(const char *what, int32_t device, int32_t dtype, bool backward, int64_t outer, int64_t n, int64_t inner,
+                const void *x, void *out);
   /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
   int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                      int64_t outer, int64_t n, int64_t inner, void *out);
@@ -288,7 +295,7 @@ struct accelerator {
   const struct accelerator_links *links;
 };
 
-enum { ACCELERATOR_VERSION = 9 };
+enum { ACCELERATOR_VERSION = 10 };
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */

@@ -192,3 +192,131 @@ def clipped(limit):
 
 for limit in [0.5, 100.0]:
     case("clip_by_global_norm", [floats(8, 4), floats(4, dtype="float32"), limit], clipped(limit))
+
+# Some elements replaced; parts that begin where numbers and arrays say.
+PLACES = np.array([3, 0, -1, 3, 2, -8], "int32")
+for x, index, value in [
+        (floats(8, 4), 2, floats(4)), (floats(8, 4), -3, 2.5), (floats(8), PLACES, floats(6)),
+        (floats(8, 4), PLACES, floats(6, 4)), (floats(8, 2, 4), PLACES.reshape(2, 3), floats(4)),
+        (wholes(0, 9, 8), np.array([5], "int64"), 7), (floats(8, 4), np.zeros([0], "int32"), 1.0)]:
+    both = [0, len([a for a in [x, index, value] if is_array(a)]) - 1] if is_array(value) else [0]
+    for word in ["set_at", "add_at"]:
+        def f(x, *more, index=index, value=value, word=word):
+            at = x.at[np.asarray(index)]
+            value = more[-1] if is_array(value) else value
+            return at.set(value) if word == "set_at" else at.add(value)
+        is_float = x.dtype == np.float32
+        case(word, [x, index, value], f, grad=both if is_float else ())
+for starts, sizes in [([1, 2], [4, 2]), ([-3, 9], [8, 1]), ([7, -2], [3, 4]), ([0, 0], [8, 4])]:
+    x, y = floats(8, 4), floats(*sizes)
+    arrays = [np.array(s, "int32") for s in starts]
+    case("dynamic_slice", [x, starts, sizes], lambda x: jax.lax.dynamic_slice(x, starts, sizes), grad=[0])
+    case("dynamic_slice", [x, arrays, sizes], lambda x, *s: jax.lax.dynamic_slice(x, s, sizes), grad=[0])
+    case("dynamic_update_slice", [x, y, starts], lambda x, y: jax.lax.dynamic_update_slice(x, y, starts), grad=[0, 1])
+    case("dynamic_update_slice", [x, y, [starts[0], arrays[1]]],
+         lambda x, y, s: jax.lax.dynamic_update_slice(x, y, (jnp.int32(starts[0]), s)), grad=[0, 1])
+
+# Along one axis.
+for shape, at, axis in [((8, 4), (8, 3), 1), ((8, 4), (2, 4), 0), ((4, 2, 8), (4, 2, 5), -1), ((4, 8, 2), (1, 3, 2), 1),
+                        ((8,), (5,), 0), ((8, 4), (8, 1), None), ((2, 4, 8), (2, 4, 0), 2), ((1, 8), (8, 2), 1)]:
+    n = shape[-1 if axis is None else axis]
+    case("take_along_axis", [floats(*shape), wholes(-n, n, *at)] + ([] if axis is None else [axis]),
+         lambda x, i: jnp.take_along_axis(x, i, -1 if axis is None else axis), grad=[0])
+SPECIAL = np.array([1, NAN, -0.0, 0.0, INF, 1, -INF, -1], "float32")
+ALL = "bool int8 uint8 int16 uint16 int32 uint32 float16 bfloat16 float32".split()
+for t in ALL:
+    x = wholes(-9, 9, 4, 40).astype(jnp.dtype(t)) if t != "float32" else floats(4, 40)
+    for more in [[-1, True], [0]] if t in ["float32", "int8"] else [[]]:
+        named = dict(zip(["axis", "descending"], more))
+        case("argsort", [x] + more, lambda x: jnp.argsort(x, **named))
+        case("sort", [x] + more, lambda x: jnp.sort(x, **named), grad=[0] if t == "float32" else ())
+    case("top_k", [x, 5], lambda x: jax.lax.top_k(x, 5), grad=[0] if t == "float32" else ())
+    for axis in [None, 0, -1]:
+        case("cumsum", [x] + ([] if axis is None else [axis]), lambda x: jnp.cumsum(x, axis),
+             grad=[0] if t == "float32" else (), loose=4)
+for word in ["argsort", "sort"]:
+    case(word, [SPECIAL], getattr(jnp, word))
+    case(word, [floats(600), -1, True], lambda x: getattr(jnp, word)(x, descending=True))
+case("cumsum", [floats(2, 600), 1], lambda x: jnp.cumsum(x.astype("float32"), 1), loose=100)
+case("cumsum", [floats(4, 2, 8), 1, "bfloat16"], lambda x: jnp.cumsum(x, 1, "bfloat16"), loose=4)
+
+# Drawn by keys: the words take a seed in place of a key.
+P5 = np.array([0.1, 0.4, 0, 0.3, 0.2], "float32")
+for seed in [0, 7]:
+    key = jax.random.key(seed)
+    for a, shape in [(5, [40]), (1000, [3, 4]), (floats(8), [6]), (floats(8, 4), [2, 3])]:
+        for o in [{}, {"replace": False}] + ([{"axis": 1}] if is_array(a) and a.ndim == 2 else []):
+            if o.get("replace", True) is False and a is not None and np.prod(shape) > (a if isinstance(a, int) else len(a)):
+                continue
+            case("choice", [seed, a, shape, o], (lambda x: jax.random.choice(key, x, tuple(shape), **o)) if is_array(a)
+                 else (lambda: jax.random.choice(key, a, tuple(shape), **o)))
+    for o in [{}, {"replace": False}]:
+        case("choice", [seed, 5, [3], o | {"p": P5}], lambda p: jax.random.choice(key, 5, (3,), p=p, **o))
+    case("categorical", [seed, floats(8, 4)], lambda x: jax.random.categorical(key, x))
+    case("categorical", [seed, floats(8, 4), {"axis": 0}], lambda x: jax.random.categorical(key, x, axis=0))
+    case("categorical", [seed, floats(4, 2, 8), {"shape": [3, 4, 2]}],
+         lambda x: jax.random.categorical(key, x, shape=(3, 4, 2)))
+
+# Sums of products by name, attention, convolution, pooling.
+for spec, a, b in [
+        ("ij,jk->ik", (8, 4), (4, 8)), ("ij,jk", (8, 4), (4, 2)), ("bij,bjk->bik", (4, 8, 2), (4, 2, 8)),
+        ("btnh,bsnh->bnts", (4, 2, 8, 2), (4, 4, 8, 2)), ("bnts,bsnh->btnh", (2, 8, 4, 4), (2, 4, 8, 2)),
+        ("btd,dnh->btnh", (4, 2, 8), (8, 4, 2)), ("btnh,nhd->btd", (4, 2, 8, 2), (8, 2, 4)),
+        ("hnbt,nhd->tdb", (2, 8, 4, 2), (8, 2, 4)), ("i,i->", (8,), (8,)), ("i,j->ij", (8,), (4,)), ("i,j", (8,), (4,)),
+        ("ij,ij->ij", (8, 4), (8, 4)), ("ij,ij", (8, 4), (8, 4)), ("ij,kl->", (8, 4), (4, 2)), ("ijk,jil->lk", (8, 4, 2), (4, 8, 4)),
+        ("...ij,...jk->...ik", (4, 2, 8, 4), (2, 4, 2)), ("...ij,jk", (4, 2, 8), (8, 4)), ("ii,ij->j", (8, 8), (8, 4)),
+        ("aib,bja->jiba", (4, 8, 2), (2, 4, 4)), ("abc,abd->abcd", (4, 2, 8), (4, 2, 2)), ("ab,c->bc", (4, 8), (2,)),
+        ("ab,ab->ba", (4, 1), (4, 8)), ("bcij,bkcj->bik", (4, 2, 8, 2), (4, 4, 2, 2)),
+        (" i j , k j -> k i ", (8, 4), (2, 4)), (",ij->ij", (), (4, 8))]:
+    case("einsum", [spec, floats(*a), floats(*b)], lambda x, y: jnp.einsum(spec, x, y), grad=[0, 1], loose=4)
+for spec, a in [("ij->ji", (8, 4)), ("ii->i", (8, 8)), ("ii", (4, 4)), ("ijk->k", (4, 2, 8)), ("iji->j", (4, 8, 4)),
+                ("ba", (4, 8)), ("...a->a...", (4, 2, 8))]:
+    case("einsum", [spec, floats(*a)], lambda x: jnp.einsum(spec, x), grad=[0])
+case("einsum", ["ij,jk->ik", wholes(-9, 9, 8, 4), wholes(-9, 9, 4, 2)], lambda x, y: jnp.einsum("ij,jk->ik", x, y))
+attend = jax.nn.dot_product_attention
+for (t, s, n, k, h), o in [
+        ((8, 8, 8, 8, 4), {}), ((8, 8, 4, 4, 2), {"is_causal": True}), ((4, 8, 8, 2, 4), {"scale": 0.3}),
+        ((2, 4, 4, 1, 2), {"is_causal": True}),
+        ((4, 8, 8, 8, 2), {"bias": floats(1, 8, 4, 8), "mask": rng.random([4, 1, 4, 8]) < 0.7})]:
+    arrays = [floats(4, t, n, h), floats(4, s, k, h), floats(4, s, k, h)]
+    plain = {name: v for name, v in o.items() if not is_array(v)}
+    named = sorted(name for name in o if is_array(o[name]))
+    case("attention", arrays + [o], lambda q, k, v, *more: attend(q, k, v, **plain, **dict(zip(named, more))),
+         grad=[0, 1, 2], loose=8)
+
+
+def convolved(o, layout):
+    sizes = {"strides": o.get("strides", 1), "dilation": o.get("dilation", 1)}
+    pair = {name: (v, v) if isinstance(v, int) else tuple(v) for name, v in sizes.items()}
+    padding = o.get("padding", "SAME")
+    kernel = "HWIO" if layout == "NHWC" else "OIHW"
+    return lambda x, k: jax.lax.conv_general_dilated(
+        x, k, pair["strides"], padding if isinstance(padding, str) else [tuple(p) for p in padding],
+        rhs_dilation=pair["dilation"], dimension_numbers=(layout, kernel, layout))
+
+
+for x, k, o in [
+        ((8, 8, 8, 4), (3, 3, 4, 8), {}), ((4, 8, 4, 2), (3, 3, 2, 4), {"padding": "VALID"}), ((8, 5, 7, 1), (5, 5, 1, 8), {}),
+        ((2, 8, 8, 8), (1, 1, 8, 4), {"strides": 2}), ((4, 9, 8, 2), (3, 2, 2, 4), {"strides": [2, 3], "padding": "SAME"}),
+        ((2, 8, 8, 4), (3, 3, 4, 2), {"dilation": 2}), ((4, 6, 6, 2), (2, 2, 2, 2), {"padding": [[1, 2], [0, 3]], "strides": 2}),
+        ((8, 4, 6, 6), (8, 4, 3, 3), {"layout": "NCHW"}), ((4, 2, 8, 8), (4, 2, 3, 3), {"layout": "NCHW", "padding": "VALID"})]:
+    case("conv", [floats(*x), floats(*k)] + ([o] if o else []), convolved(o, o.get("layout", "NHWC")), grad=[0, 1], loose=16)
+
+
+def pooled(window, o):
+    layout, strides = o.get("layout", "NHWC"), o.get("strides", 1)
+    strides = (strides, strides) if isinstance(strides, int) else tuple(strides)
+    padding = o.get("padding", "VALID")
+
+    def around(pair, one):
+        return (one, *pair, one) if layout == "NHWC" else (one, one, *pair)
+    if not isinstance(padding, str):
+        padding = around([tuple(p) for p in padding], (0, 0))
+    return lambda x: jax.lax.reduce_window(x, -INF, jax.lax.max, around(window, 1), around(strides, 1), padding)
+
+
+for x, window, o in [
+        ((8, 8, 8, 4), [2, 2], {"strides": [2, 2]}), ((4, 8, 8, 2), [2, 2], {}), ((2, 7, 9, 8), [3, 2], {"strides": 2, "padding": "SAME"}),
+        ((4, 2, 8, 8), [2, 2], {"strides": 2, "layout": "NCHW"}), ((4, 6, 6, 2), [3, 3], {"padding": [[1, 0], [0, 2]]})]:
+    ties = np.maximum(floats(*x), 0)
+    case("max_pool", [ties, window] + ([o] if o else []), pooled(window, o), grad=[0])

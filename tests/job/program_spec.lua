@@ -310,7 +310,7 @@ describe("the words of the job", function()
       shardrt.say "the end"]]
     local result = mpi.run { processes = 3, source = source }
     has(result.stdout, "step 3: 15.00 of 100% and 7, Array(float32 {6}, ")
-    has(result.stdout, '\nArray(float32 {}, SingleDeviceSharding(device 0)) is "it"\n')
+    has(result.stdout, '\nArray(float32 {}, SingleDeviceSharding(device 0)): 7 is "it"\n')
     assert.equal(3, count(result.stdout, ": item: an array of shape {6}; it is of one number"), result.output)
     has(result.stdout, "the end\n")
     result = mpi.run { options = { "plan", "--processes", "3" }, source = source }

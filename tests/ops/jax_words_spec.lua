@@ -28,4 +28,39 @@ describe("words of JAX's", function()
       assert.equal("looked at many\n", result.stdout)
     end)
   end
+
+  it("move nothing between processes but sums over what is cut", function()
+    local result = mpi.run { processes = 4, devices = 2, limit = 120, source = [[
+      local shardrt = require "shardrt"
+      local np, P = require "shardrt.numpy", shardrt.P
+      local mesh = shardrt.make_mesh({ 2, 4 }, { "data", "model" })
+      local function ones(shape, ...) return np.ones(shape, "float32", shardrt.NamedSharding(mesh, P(...))) end
+      local heads, images = ones({ 4, 8, 8, 4 }, "data", nil, "model", nil), ones({ 8, 8, 8, 4 }, "data")
+      local channels = ones({ 8, 8, 8, 4 }, "data", nil, nil, "model")
+      local x, w = ones({ 4, 8, 16 }, "data"), ones({ 16, 8, 4 }, nil, "model", nil)
+      local index = np.zeros({ 8, 2 }, "int32")
+      for _, f in ipairs {
+        function() return np.attention(heads, heads, heads, { is_causal = true }) end,
+        function() return np.einsum("btd,dnh->btnh", x, w) end,
+        function() return np.conv(images, ones({ 3, 3, 4, 8 }, nil, nil, nil, "model")) end,
+        function() return np.max_pool(channels, { 2, 2 }, { strides = 2 }) end,
+        function() return np.sort(ones({ 8, 16 }, { "data", "model" }, nil)) end,
+        function() return np.take_along_axis(ones({ 8, 16 }, "model"), index) end,
+        function() return np.einsum("btnh,nhd->btd", heads, ones({ 8, 4, 16 }, "model")) end,
+        function() return np.conv(channels, ones({ 3, 3, 4, 8 }, nil, nil, "model")) end,
+      } do
+        shardrt.say("%s", tostring(shardrt.explain(f).sharding.spec))
+      end
+    ]] }
+    assert.equal(0, result.status, result.output)
+    local moved, lies = {}, {}
+    for text in result.stdout:gmatch "in all: ([^\n]-) moved" do moved[#moved + 1] = text end
+    for text in result.stdout:gmatch "\n(P%b())" do lies[#lies + 1] = text end
+    assert.same({ "0 B", "0 B", "0 B", "0 B", "0 B", "0 B", "4096 B", "32 KiB" }, moved)
+    assert.same({
+      'P("data", nil, "model", nil)', 'P("data", nil, "model", nil)', 'P("data", nil, nil, "model")',
+      'P("data", nil, nil, "model")', 'P({"data", "model"}, nil)', 'P("model", nil)', 'P("data", nil, nil)',
+      'P("data", nil, nil, nil)',
+    }, lies)
+  end)
 end)

@@ -97,6 +97,24 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.where: ", np.where, np.greater(x, 0), x, one)
   end)
 
+  it("places and rows that are not there", function()
+    local i = np.array({ 9 }, "int32")
+    refused("np.set_at: index 8; the first dimension has 8, from 0 on", np.set_at, x, 8, 0)
+    refused("index 9 is outside an axis of 8", np.set_at, x, i, 0)
+    refused("index 9 is outside an axis of 8", np.add_at, x, i, 0)
+    refused("np.add_at: shapes {3} and {4} do not go together", np.add_at, x, 0, np.zeros { 3 })
+    refused("np.take_along_axis: an index is outside of its axis, which has 8", np.take_along_axis, x, np.reshape(i,
+      { 1, 1 }), 0)
+    refused("np.take_along_axis: an array of shape {8, 4} and indices of {1}", np.take_along_axis, x, i)
+    refused("np.top_k: the 5 largest of 4", np.top_k, x, 5)
+    refused("np.dynamic_slice: a part of shape {9, 1} of an array of {8, 4}", np.dynamic_slice, x, { 0, 0 }, { 9, 1 })
+    refused("np.dynamic_update_slice: int32 {1, 1} in place of a part of float32 {8, 4}", np.dynamic_update_slice, x,
+      np.ones({ 1, 1 }, "int32"), { 0, 0 })
+    refused("np.cumsum: of bool", np.cumsum, x, 0, "bool")
+    refused("random.choice: 9 of 8 without replacing them", shardrt.random.choice, shardrt.random.key(0), 8, 9,
+      { replace = false })
+  end)
+
   it("operands that are none", function()
     refused("np.sin: the operand is a table", np.sin, {})
     refused("np.add: operand 2 is nil", function() return x + nil end)

@@ -258,6 +258,7 @@ describe("odd arguments", function()
       bits = { key, { 8 }, { dtype = "uint8", sharding = s } },
       uniform = { key, { 8 }, { minval = 0, maxval = 1, sharding = s } }, normal = { key, { 8 }, s },
       bernoulli = { key, 0.5, { 8 }, s }, randint = { key, { 8 }, 0, 3, s }, permutation = { key, 8 },
+      choice = { key, 8, { 2 }, { p = np.ones { 8 } } }, categorical = { key, np.ones { 4, 2 }, { axis = 0 } },
     }
     for name in pairs(random) do
       assert.truthy(good[name], name .. " is not tried")
@@ -280,7 +281,7 @@ describe("odd arguments", function()
 
   it("of the words of shardrt.numpy, and of arrays' operators", function()
     local good, y = {}, np.astype(x, "float32")
-    local square = np.reshape(y, { 4, 4 })
+    local square, heads = np.reshape(y, { 4, 4 }), np.reshape(y, { 1, 4, 2, 2 })
     for name, word in pairs(np) do good[name] = type(word) == "function" and { y } or nil end
     for _, name in ipairs {
       "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "arctan2",
@@ -304,6 +305,14 @@ describe("odd arguments", function()
       asarray = { { 1, 2 }, "int8" }, linspace = { 0, 1, 5, true, "float64" }, eye = { 3, 4, 1, "int8" },
       tril = { square, 1 }, triu = { square, -1 }, tile = { y, { 2, 3 } }, pad = { y, { { 1, 2 } }, "constant", 3 },
       norm = { y, 0, true }, allclose = { y, y, 1e-5, 1e-8, true }, gelu = { y, false },
+      set_at = { y, np.array({ 1, 3 }, "int32"), 2 }, add_at = { y, 3, 2 },
+      dynamic_slice = { square, { 1, 2 }, { 2, 2 } }, top_k = { y, 3 }, cumsum = { y, 0, "float64" },
+      dynamic_update_slice = { square, np.ones { 2, 2 }, { 1, 2 } },
+      take_along_axis = { y, np.array({ 1, 3 }, "int32"), 0 }, sort = { y, 0, true }, argsort = { y, 0, true },
+      einsum = { "ij,jk->ik", square, square, { precision = "float32" } },
+      attention = { heads, heads, heads, { is_causal = true, scale = 2, bias = np.ones { 4, 4 } } },
+      conv = { heads, heads, { padding = "SAME", strides = 2, dilation = { 1, 1 }, layout = "NHWC" } },
+      max_pool = { heads, { 2, 2 }, { strides = { 2, 1 }, padding = { { 1, 0 }, { 0, 1 } } } },
       layer_norm = { y, { axis = 0, epsilon = 1e-3, scale = 2, bias = y } },
       softmax_cross_entropy_with_integer_labels = { square, np.array({ 1, 0, 3, 2 }, "int32"), 1 },
     } do

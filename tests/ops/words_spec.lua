@@ -272,7 +272,7 @@ describe("a name that is not there", function()
         return shardrt.clip_by_global_norm
       end,
       ['an array has no "at"; it never changes: np.where(condition, new, x)'] = function() return x.at[0] end,
-      ['shardrt.numpy has no word "conv"'] = function() return shardrt.numpy.conv end,
+      ['shardrt.numpy has no word "fft"'] = function() return shardrt.numpy.fft end,
       ['shardrt.numpy has no word "conw"'] = function() return require("shardrt").numpy.conw end,
       ["Mesh: the devices come last"] = function() return shardrt.Mesh(devices, { "a" }) end,
       ['row by row: Mesh({4, 2}, {"data", "model"}, devices)'] = function()

@@ -21,6 +21,10 @@ end
 
 -- What a recipe must have said with 4 processes x 2 devices (Lua patterns): the claims that it makes.
 local claims = {
+  conv_net = { -- golden/networks.json
+    "after  0 steps the loss is 2.492[89]%d\n", "after 20 steps the loss is 0.432[12]%d\n",
+    'the second kernel lies by P%(nil, nil, nil, "model"%)\n',
+  },
   convenient_load = { -- of 1/4 of 327,680 bytes that each process reads, it needs 1/4, or all of the rest
     'wanted as P%("all"%)\n  process 0 read 81920 bytes and received 61440\n',
     "wanted as P%(%)\n  process 0 read 81920 bytes and received 245760\n", "the data has 327680 bytes\n",
@@ -34,7 +38,7 @@ local claims = {
       .. "array 2 on %[7, 6, 5, 4, 3, 2, 1, 0%]",
     "a single device is refused:\n[^\n]* on %[7%]", "\nx %+ a host array lies by P%(\"x\"%)\n",
     "ones_like%(x%) is Array%(float32 {32}, NamedSharding%(Mesh%(\"x\": 8%), P%(\"x\"%)%)%)\n",
-    "zeros %+ arange is Array%(float32 {4}, not placed%)\n", "the sum of x %+ arange is 992\n",
+    "zeros %+ arange is Array%(float32 {4}, not placed%): {0, 1, 2, 3}\n", "the sum of x %+ arange is 992\n",
   },
   elastic = { "4 processes, from step 0 on\n", "3840 samples in 40 steps\n" },
   fineweb_like = { -- 64 of 240 rows were given before
@@ -164,6 +168,10 @@ local claims = {
     "\n +8 +[%d.]+ +%d+ +0%.098\n",
   },
   weights = { "process 3 read 787968 bytes\n", '15 arrays; layers.0.attention.o.weight: [^\n]+P%(nil, "model"%)' },
+  transformer = {
+    "after  0 steps the loss is 4.3001%d\n", "after 20 steps the loss is 1.102[45]%d\n",
+    '27264 numbers in 18 arrays; the heads lie by P%(nil, "model", nil%)\n',
+  },
   uneven_epoch = {
     "are 3 steps\n  32 of 32 rows are real\n  32 of 32 rows are real\n  3 of 32 rows are real\n", "are 2 steps\n",
     '"error":\n[^\n]*67',

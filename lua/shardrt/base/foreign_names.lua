@@ -29,8 +29,8 @@ local WORDS = {
     clip_by_global_norm = "shardrt.optimizer.clip_by_global_norm(gradients, max) is it",
   },
   ["shardrt.numpy"] = {
-    einsum = "np.matmul (batched), np.transpose and np.sum do it in steps",
-    tensordot = "np.reshape and np.matmul do it in steps",
+    tensordot = 'np.einsum("ijk,jkl->il", x, y) does it by name',
+    dot_product_attention = "np.attention(query, key, value, {is_causal = true}) is it",
     absolute = "np.abs(x) is it",
     array_equal = "np.all(np.equal(x, y)):item() is it, for arrays of one shape",
     vstack = "np.concatenate({x, y}, 0) joins along the first dimension",

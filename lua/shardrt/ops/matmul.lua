@@ -254,6 +254,57 @@ local function all_by_all(caller, a, b, accuracy)
   return ways and as_matrices(caller, at, a, turned, ways, accuracy) or products(caller, a, b, accuracy)
 end
 
+--- For other words: how exact a product is to be, of its options.
+---@param caller string
+---@param options {precision: shardrt.precision?}?
+---@return shardrt.precision
+function matmul.accuracy(caller, options)
+  if options == nil then return precision.of(caller) end
+  if type(options) ~= "table" or sharding.is(options) then
+    fail('%s: the options are a table, as in {precision = "float32"}', caller)
+  end
+  fail.keywords(caller, options, { precision = true })
+  return precision.of(caller, options.precision)
+end
+
+--- For other words: {…a, K} and {K, …b}, at least a dimension of each: {…a, …b}.
+---@param caller string
+---@param a shardrt.Array
+---@param b shardrt.Array
+---@param accuracy shardrt.precision
+---@return shardrt.Array
+function matmul.by_first(caller, a, b, accuracy)
+  if a.dtype == "bool" and b.dtype == "bool" then
+    a, b = elementwise.words.astype(a, "int32"), elementwise.words.astype(b, "int32")
+    return elementwise.words.not_equal(matmul.by_first(caller, a, b, accuracy), 0)
+  end
+  if a.ndim == 2 and b.ndim == 2 then return matmul.matmul(caller, a, b, false, false, accuracy) end
+  local at = common_mesh.of(caller, { a, b })
+  local ways = matrices(at, a, b)
+  if ways then return as_matrices(caller, at, a, b, ways, accuracy) end
+  local sizes, rest = a.shape, b.shape
+  local inner = table.remove(sizes)
+  table.remove(rest, 1)
+  for _, size in ipairs(rest) do sizes[#sizes + 1] = size end
+  local x = reshape_to(a, { inner > 0 and a.size / inner or shape.elements(a.shape), inner })
+  local out = matmul.matmul(caller, x, reshape_to(b, { inner, shape.elements(rest) }), false, false, accuracy)
+  return reshape_to(out, sizes)
+end
+
+--- For other words: {…, M, K} and {…, K, N}, alike in front: {…, M, N}.
+---@param caller string
+---@param a shardrt.Array
+---@param b shardrt.Array
+---@param accuracy shardrt.precision
+---@return shardrt.Array
+function matmul.batched(caller, a, b, accuracy)
+  if a.dtype == "bool" and b.dtype == "bool" then
+    a, b = elementwise.words.astype(a, "int32"), elementwise.words.astype(b, "int32")
+    return elementwise.words.not_equal(matmul.matmul(caller, a, b, false, false, accuracy), 0)
+  end
+  return matmul.matmul(caller, a, b, false, false, accuracy)
+end
+
 --- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
 --- last two make, the others broadcasting. Where the contracted dimension is cut in both operands alike, devices
 --- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved. `precision` is

@@ -29,4 +29,8 @@ enum {
  * The result's bits depend on x's shard, its shape and the axes only: not on how many threads there are. */
 int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out);
 
+/* Along an axis the sums of each element and those before it; `backward`: and those behind it. out has x's shape and
+ * dtype, not bool. float16 and bfloat16 are added in float32, whole numbers wrap. */
+int shardrt_cumsum(const shardrt_array *x, int32_t axis, int32_t backward, shardrt_array *out);
+
 #endif

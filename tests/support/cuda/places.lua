@@ -202,6 +202,29 @@ function case.take_add_many()
   return ("%d at %d"):format(size, count), out
 end
 
+-- Rows of random bits, among them numbers that are none, and few that are often.
+function case.argsort()
+  local name, over = any_of { "bool", unpack(ADDED) }, alone()
+  local rows, n = random(0, 6), random(3) == 1 and random(3000) or random(0, 70)
+  local shape = { rows, n }
+  local x = random(2) == 1 and noise(over, name, shape)
+    or values(over, name, shape, function() return random(0, name == "bool" and 1 or 3) end)
+  local out, down = arrays.new(over, "int32", shape), random(0, 1)
+  fail.check(C.shardrt_argsort(x, down, out))
+  return ("%s {%d,%d}, %d"):format(name, rows, n, down), out
+end
+
+-- Numbers whose sums floats have, whatever is added first.
+function case.cumsum()
+  local name, over = any_of(ADDED), alone()
+  local shape = { random(0, 5), random(9), random(2) == 1 and random(700) or random(9) }
+  local axis, back = random(0, 2), random(0, 1)
+  local x = values(over, name, shape, function() return random(name:match "^u" and 0 or -3, 3) end)
+  local out = arrays.new(over, name, shape)
+  fail.check(C.shardrt_cumsum(x, axis, back, out))
+  return ("%s {%s} along %d, %d"):format(name, table.concat(shape, ","), axis, back), out
+end
+
 -- Over all devices, whose sizes divide 8.
 function case.regroup()
   local name, ndim, shape = any_of(MOVED), random(0, 4), {}

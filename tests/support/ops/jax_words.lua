@@ -46,6 +46,9 @@ function calls.clip_by_global_norm(x, y, max)
   return made.x, made.deep[1]
 end
 
+function calls.choice(seed, ...) return shardrt.random.choice(shardrt.random.key(seed), ...) end
+function calls.categorical(seed, ...) return shardrt.random.categorical(shardrt.random.key(seed), ...) end
+
 local function host_of(given)
   local host, k = shardrt.ndarray.empty(given[2], given[1]), 0
   for byte in given[3]:gmatch ".." do

@@ -122,6 +122,32 @@ end, M }
 
 for _, name in ipairs { "relu", "gelu", "silu", "norm", "layer_norm" } do unary(name) end
 list["tril and triu"] = { function(x) return np.tril(x * x, -1) + np.triu(x, 2) end, M }
+local function indices(of) return ndarray.from_table(of, "int32") end
+list.set_at = { function(x, y) return np.set_at(x * x, indices { 3, 0, -1, 3 }, y) end, M, { 4, 4 } }
+list.add_at = { function(x, y) return np.add_at(np.add_at(x, indices { 3, 0, -1, 3 }, y), 2, 3) * x end, M,
+  { 4, 4 } }
+list.dynamic_slice = { function(x) return np.dynamic_slice(x * x, { 3, indices(1) }, { 4, 2 }) end, M }
+list.dynamic_update_slice = { function(x, y)
+  return np.dynamic_update_slice(x, y, { 2, 0 }) * np.dynamic_update_slice(x, y, { indices(9), 0 })
+end, M, { 4, 4 } }
+list.take_along_axis = { function(x)
+  return np.take_along_axis(x * x, indices { { 0, 2, -1 } }, 1) * np.take_along_axis(x, indices { { -8, 5, 0 } }, 0)
+end, { 8, 3 } }
+list["sort, top_k and cumsum"] = { function(x) return np.sort(x, 0) * np.cumsum(x, 1) * (np.top_k(x, 4)) end, M }
+
+list.einsum = { function(x, y) return np.einsum("ij,jk->k", x * x, y) * np.einsum("ii->i", np.dot(x, y)) end, N,
+  { 8, 4 } }
+list.attention = { function(x, y)
+  local query, key = np.reshape(x, { 1, 4, 2, 4 }), np.reshape(y, { 1, 4, 2, 4 })
+  return np.attention(query, key, key * key, { is_causal = true })
+end, { 4, 8 }, { 4, 8 } }
+list.conv = { function(x, y)
+  return np.conv(np.reshape(x, { 1, 4, 4, 2 }), np.reshape(y, { 2, 2, 2, 2 }), { strides = { 1, 2 } })
+end, M, { 4, 4 } }
+list.max_pool = { function(x)
+  return np.max_pool(np.reshape(x, { 2, 4, 4, 1 }), { 2, 2 }, { strides = 2, padding = "SAME" })
+end, M }
+
 list.tile = { function(x) return np.tile(x * x, { 2, 1, 3 }) end, M }
 list.pad = { function(x) return np.pad(x * x, { { 1, 3 }, { 0, 4 } }) end, M }
 list.softmax_cross_entropy_with_integer_labels = { function(x)

@@ -1,0 +1,188 @@
+-- Words over windows of pictures: convolution and pooling.
+
+local common_mesh = require "shardrt.ops.common_mesh"
+local concatenate = require "shardrt.ops.concatenate"
+local along_axis = require "shardrt.ops.along_axis"
+local dispatch = require "shardrt.ops.dispatch"
+local einsum = require "shardrt.ops.einsum"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local promote = require "shardrt.ops.promote"
+local reduce = require "shardrt.ops.reduce"
+local reshape = require "shardrt.ops.reshape"
+local shape = require "shardrt.layout.shape"
+local slice = require "shardrt.ops.slice"
+local tile = require "shardrt.ops.tile"
+fail.own()
+
+---@class shardrt.PoolOptions
+---@field strides (integer|integer[])? # 1, as in Flax
+---@field padding ("SAME"|"VALID"|integer[][])? # "VALID"; or {{before, after}, {before, after}}
+---@field layout ("NHWC"|"NCHW")? # "NHWC"
+
+---@class shardrt.ConvOptions: shardrt.PoolOptions
+---@field padding ("SAME"|"VALID"|integer[][])? # "SAME"
+---@field dilation (integer|integer[])? # of the kernel; 1
+
+---@class shardrt.convolution.words
+local words = {}
+local convolution = { words = words }
+
+local POOL = { strides = true, padding = true, layout = true }
+local CONV = { strides = true, padding = true, layout = true, dilation = true }
+
+local function pair_of(caller, what, given)
+  local pair = given == nil and { 1, 1 } or type(given) == "number" and { given, given } or given
+  if list.length(pair) ~= 2 or not list.is_whole(pair[1], 1) or not list.is_whole(pair[2], 1) then
+    fail("%s: %s is %s; it is two whole numbers from 1 on: of rows and of columns", caller, what, list.show(given))
+  end
+  return pair
+end
+
+-- {before, after} of rows and of columns; `spans`: what a window covers.
+local function padding_of(caller, given, sizes, spans, strides)
+  if given == "VALID" then return { { 0, 0 }, { 0, 0 } } end
+  local made = {}
+  if given == "SAME" then
+    for d = 1, 2 do
+      local all = math.max(0, (math.ceil(sizes[d] / strides[d]) - 1) * strides[d] + spans[d] - sizes[d])
+      made[d] = { math.floor(all / 2), math.ceil(all / 2) }
+    end
+    return made
+  end
+  if list.length(given) ~= 2 then
+    fail('%s: the padding is %s; it is "SAME", "VALID" or {{before, after}, {before, after}}', caller, list.show(given))
+  end
+  for d = 1, 2 do
+    local each = given[d]
+    if list.length(each) ~= 2 or not list.is_whole(each[1], 0) or not list.is_whole(each[2], 0) then
+      fail("%s: the padding is %s; it is {before, after} of rows and of columns", caller, list.show(given))
+    end
+    made[d] = each
+  end
+  return made
+end
+
+local function options_of(caller, given, known)
+  local o = given == nil and {} or given
+  if type(o) ~= "table" or not list.is_plain(o) then
+    fail('%s: the options are a table, as in {padding = "SAME", strides = {2, 2}}', caller)
+  end
+  fail.keywords(caller, o, known, { window_strides = "strides", rhs_dilation = "dilation" })
+  if o.layout ~= nil and o.layout ~= "NHWC" and o.layout ~= "NCHW" then
+    fail('%s: layout = %s; it is "NHWC" or "NCHW"', caller, list.show(o.layout))
+  end
+  return o
+end
+
+-- For each place in a window, rows first, the elements that it has in all windows: {N, rows, columns, C} each.
+local function windows_of(caller, x, window, strides, dilation, padding, fill)
+  local sizes, spans, out = x.shape, {}, {}
+  for d = 1, 2 do spans[d] = (window[d] - 1) * dilation[d] + 1 end
+  local pads = padding_of(caller, padding, { sizes[2], sizes[3] }, spans, strides)
+  local widths = { { 0, 0 }, pads[1], pads[2], { 0, 0 } }
+  if fill == 0 then
+    x = tile.zeros_around(caller, x, widths)
+  else
+    x = tile.words.pad(x, widths, "constant", fill)
+  end
+  local all = {}
+  sizes = x.shape
+  for d = 1, 2 do
+    out[d] = math.floor((sizes[d + 1] - spans[d]) / strides[d]) + 1
+    if sizes[d + 1] < spans[d] then
+      fail("%s: a window of %d by %d over %d by %d", caller, spans[1], spans[2], sizes[2], sizes[3])
+    end
+  end
+  for i = 0, window[1] - 1 do
+    for j = 0, window[2] - 1 do
+      local top, left = i * dilation[1], j * dilation[2]
+      all[#all + 1] = slice.words.slice(x, {
+        {}, { top, top + (out[1] - 1) * strides[1] + 1, strides[1] },
+        { left, left + (out[2] - 1) * strides[2] + 1, strides[2] },
+      })
+    end
+  end
+  return all
+end
+
+local TO_LAST, TO_SECOND = { 0, 2, 3, 1 }, { 0, 3, 1, 2 }
+
+local function check_pictures(caller, x)
+  if x.ndim ~= 4 then
+    fail("%s: an array of shape %s; pictures are {N, rows, columns, channels}", caller, shape.text(x.shape))
+  end
+end
+
+local function channels_are_cut(caller, x, kernel)
+  local at = common_mesh.of(caller, { x, kernel })
+  for i, one in ipairs { x, kernel } do
+    local dim_axes = common_mesh.dim_axes(at, one)
+    if dim_axes and common_mesh.is_cut(at, dim_axes, { 5 - i }) then return true end
+  end
+  return false
+end
+
+--- The sums of what a kernel's windows over pictures have times the kernel, as in JAX, which does not turn it round.
+--- Batches stay cut, and so do the kernel's channels of the result; over cut channels of the pictures parts are summed.
+---@param x shardrt.Operand # {N, rows, columns, C}; with layout "NCHW" {N, C, rows, columns}
+---@param kernel shardrt.Operand # {rows, columns, C, O}; with layout "NCHW" {O, C, rows, columns}
+---@param options shardrt.ConvOptions?
+---@return shardrt.Array # {N, rows, columns, O}; with layout "NCHW" {N, O, rows, columns}
+function words.conv(x, kernel, options)
+  local caller = "np.conv"
+  local o = options_of(caller, options, CONV)
+  x, kernel = dispatch.array(caller, x, "the pictures"), dispatch.array(caller, kernel, "the kernel")
+  check_pictures(caller, x)
+  local is_first = o.layout == "NCHW"
+  if kernel.ndim ~= 4 or kernel.shape[is_first and 2 or 3] ~= x.shape[is_first and 2 or 4] then
+    fail("%s: pictures of shape %s and a kernel of %s; it is %s, and both have as many channels C", caller,
+      shape.text(x.shape), shape.text(kernel.shape), is_first and "{O, C, rows, columns}" or "{rows, columns, C, O}")
+  end
+  if is_first then
+    x, kernel = reshape.words.transpose(x, TO_LAST), reshape.words.transpose(kernel, { 2, 3, 1, 0 })
+  end
+  local sizes = kernel.shape
+  local parts = windows_of(caller, x, sizes, pair_of(caller, "strides", o.strides),
+    pair_of(caller, "dilation", o.dilation), o.padding == nil and "SAME" or o.padding, 0)
+  local out
+  if #parts == 1 then
+    out = einsum.words.einsum("nhwc,co->nhwo", parts[1], reshape.words.reshape(kernel, { sizes[3], sizes[4] }))
+  elseif channels_are_cut(caller, x, kernel) then -- they come first of what is summed over, and stay so
+    out = einsum.words.einsum("nhwck,kco->nhwo", concatenate.words.stack(parts, 4),
+      reshape.words.reshape(kernel, { sizes[1] * sizes[2], sizes[3], sizes[4] }))
+  else
+    local windows = concatenate.words.stack(parts, 3)
+    out = einsum.words.einsum("nhwkc,kco->nhwo", windows,
+      reshape.words.reshape(kernel, { sizes[1] * sizes[2], sizes[3], sizes[4] }))
+  end
+  return is_first and reshape.words.transpose(out, TO_SECOND) or out
+end
+
+--- The largest in each window of pictures, as flax.linen.max_pool: windows follow each other by strides of 1, if no
+--- others are named. Where several are the largest, the first one gets the gradient.
+---@param x shardrt.Operand # {N, rows, columns, C}
+---@param window integer|integer[] # {rows, columns}
+---@param options shardrt.PoolOptions?
+---@return shardrt.Array
+function words.max_pool(x, window, options)
+  local caller = "np.max_pool"
+  local o = options_of(caller, options, POOL)
+  x = dispatch.array(caller, x)
+  check_pictures(caller, x)
+  if not promote.is_float(x.dtype) then fail("%s: of %s; it is of floats", caller, x.dtype) end
+  if window == nil then fail("%s: the window is nil; it is {rows, columns}", caller) end
+  local is_first = o.layout == "NCHW"
+  if is_first then x = reshape.words.transpose(x, TO_LAST) end
+  local parts = windows_of(caller, x, pair_of(caller, "the window", window), pair_of(caller, "strides", o.strides),
+    { 1, 1 }, o.padding == nil and "VALID" or o.padding, -math.huge)
+  local out = parts[1]
+  if #parts > 1 then
+    local windows = concatenate.words.stack(parts, -1)
+    local first = reduce.words.argmax(dispatch.stop_gradient(windows), -1, true)
+    out = reshape.words.squeeze(along_axis.rows(caller, windows, first), -1)
+  end
+  return is_first and reshape.words.transpose(out, TO_SECOND) or out
+end
+
+return convolution
