@@ -273,6 +273,7 @@ describe("az://", function()
       ['read "az://none/plain.npy"'] = "404 ContainerNotFound: The specified container does not exist.; the cont",
       ['read "az://data/none.npy"'] = "az://data/none.npy: there is no such file on the server (404)",
       ['count "az://cut/x/*.csv"'] = "az://cut/x/: the server's listing ends in the middle",
+      ['read "az://data/x/../plain.npy"'] = 'objects with a part ".." in their keys cannot be asked for',
       ['read "az://corpus:a@data/plain.npy"'] = "az://…: the name of a container stands behind ://",
     })
   end)
@@ -352,6 +353,7 @@ describe("hf://", function()
       ['count "hf://datasets/owner/set/y/*.csv"'] = "no object fits the pattern",
       ['count "hf://datasets/owner/cut/x/*.csv"'] = "x/: the server's listing ",
       ['read "hf://datasets/owner/set"'] = "hf://datasets/owner/set: it names a repository, and no file in it",
+      ['read "hf://owner/net/x/../plain.npy"'] = 'objects with a part ".." in their keys cannot be asked for',
       ['read "hf://plain.npy"'] = "hf://plain.npy: owner and name stand behind ://",
     })
     fails({ "401: Invalid username or password.; there is no such repository" },

@@ -28,6 +28,7 @@
 #include "storage/exchange/signature.h"
 #include "storage/exchange/times.h"
 #include "storage/local/url.h"
+#include "storage/service/s3.h"
 #include "storage/service/services.h"
 
 /* Azurite's, which is no secret: https://learn.microsoft.com/azure/storage/common/storage-use-azurite. */
@@ -248,6 +249,7 @@ static int azure_request(const struct service_call *call, struct service_request
   int code = parse_address(call->address, &address);
   if (code == SHARDRT_OK && call->query == NULL && address.blob[0] == '\0')
     code = error_set(SHARDRT_EINVAL, "%s: it names a container, and no blob in it", call->address);
+  if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, address.blob);
   if (code == SHARDRT_OK) code = find_place(call->address, address.account[0] != '\0' ? address.account : NULL, &place);
   if (code == SHARDRT_OK) {
     char *blob = call->query == NULL ? percent_encoded(address.blob, "/") : alloc_text("%s", "");

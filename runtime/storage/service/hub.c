@@ -21,6 +21,7 @@
 #include "storage/exchange/percent.h"
 #include "storage/exchange/settings.h"
 #include "storage/local/url.h"
+#include "storage/service/s3.h"
 #include "storage/service/services.h"
 
 enum { KIND = 16, REPOSITORY = 256, COMMIT = 40, TRIES = 4 };
@@ -261,6 +262,7 @@ static int hub_request(const struct service_call *call, struct service_request *
   int code = parse_address(call->address, &parsed);
   if (code == SHARDRT_OK && call->query == NULL && parsed.path[0] == '\0')
     code = error_set(SHARDRT_EINVAL, "%s: it names a repository, and no file in it", call->address);
+  if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, parsed.path);
   if (code != SHARDRT_OK) return code;
   code = make_header(&out->headers[0]);
   if (code != SHARDRT_OK) return code;
