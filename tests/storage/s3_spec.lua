@@ -283,9 +283,9 @@ describe("a pattern", function()
 
   it("is waited for as long as the job waits, and who does not come is named", function()
     local result = run([[
-      if shardrt.process_index() == 1 then os.execute "sleep 3" end
+      if shardrt.process_index() == 1 then os.execute "sleep 20" end
       source.csv "s3://verbatim/x/a*.csv"
-    ]], nil, { processes = 2, options = { "--timeout", "1" } })
+    ]], nil, { processes = 2, options = { "--timeout", "5" } })
     assert.is_true(result.status ~= 0)
     assert.truthy(result.stderr:find("process 1 did not come to listing a bucket", 1, true), result.stderr)
   end)

@@ -37,8 +37,10 @@ function store:counts()
   local pipe = assert(io.popen(([[python3 -c '
 import urllib.request
 print(urllib.request.urlopen("%s/-/counts").read().decode())']]):format(self.url)))
-  local requests, bytes, connections, most, failed = pipe:read("*n", "*n", "*n", "*n", "*n")
+  local numbers = {}
+  for number in pipe:read("*a"):gmatch "%d+" do numbers[#numbers + 1] = tonumber(number) end
   pipe:close()
+  local requests, bytes, connections, most, failed = unpack(numbers)
   return { requests = requests, bytes = bytes, connections = connections - 1, most = most, failed = failed }
 end
 
