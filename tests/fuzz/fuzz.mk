@@ -7,7 +7,7 @@ FUZZ ?= $(shell sed -n 's/^ *X(\([a-z_]*\)).*/\1/p' tests/fuzz/fuzz.h)
 FUZZ_OBJECTS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%.o,$(sort $(wildcard tests/fuzz/*.c tests/fuzz/targets/*.c tests/fuzz/targets/*/*.c)))
 READERS := $(filter-out $(BUILD)/recipe/% $(BUILD)/compute/%,$(LIBRARY_OBJECTS))
 # The target `service` answers in a server's place, and sets the clock.
-FUZZ_WRAPPED = -Wl,--wrap=exchange,--wrap=exchange_pause,--wrap=time
+FUZZ_WRAPPED = -Wl,--wrap=exchange,--wrap=exchange_patiently,--wrap=exchange_pause,--wrap=time
 $(FUZZ_OBJECTS): $(BUILD)/fuzz/%.o: tests/fuzz/%.c $(RULES) tests/fuzz/fuzz.mk | $(BUILD)/found
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(compile)

@@ -309,7 +309,24 @@ def service():
     profile = (b"[default]\naws_access_key_id = A\naws_secret_access_key=S\nregion = eu-west-1\n"
                b"endpoint_url = http://x\n")
     token = b"token\n"
+    blob = "<Blob><Name{}>{}</Name><Properties><Content-Length>{}</Content-Length>{}</Properties></Blob>"
+    blobs = blob.format("", "web/part 1", 5, "") + blob.format(
+        ' Encoded="true"', "web%2Fpart%202", 6, "<ResourceType>directory</ResourceType>")
+
+    def azure(marker):
+        return f"200\n<EnumerationResults><Blobs>{blobs}</Blobs>{marker}</EnumerationResults>".encode()
+
+    commit = b'200\n{"sha": "0123456789012345678901234567890123456789"}'
+    files = b'[{"type": "file", "path": "web/a.parquet", "size": 5}, {"type": "directory", "path": "web"}]'
+    user = b'{"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"}'
+    boto = b"[Credentials]\ngs_access_key_id = A\ngs_secret_access_key = S\n"
     for name, parts in {
+        "azure": [b"\x27", azure("<NextMarker>m</NextMarker>"), azure("<NextMarker/>"), azure("<NextMarker/>"),
+                  refusal(403, "AuthenticationFailed")],
+        "hub": [b"\x37token\n", commit, b"200 - https://h/api?cursor=abc\n" + files, b"200\n" + files,
+                b"404 RepoNotFound\n"],
+        "google": [b"\x15" + user, b'200\n{"access_token": "t", "expires_in": 3599}', two, last],
+        "google-boto": [b"\x16" + boto, last],
         "pages": [b"\0", two, last, page()],
         "refusals": [b"\0", refusal(503, "SlowDown"), refusal(301, "PermanentRedirect", "eu-west-1"), last,
                      refusal(403, "AccessDenied")],

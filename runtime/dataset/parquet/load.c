@@ -407,10 +407,10 @@ int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, str
 }
 
 const struct column_page *parquet_page_held(const struct parquet *self, int32_t field, int64_t row,
-                                             struct reader *reader, int64_t *first) {
+                                            struct reader *reader, int64_t *first) {
   const struct parquet_field *of = &self->fields[field];
   const int64_t unit = parquet_unit_of(of, row);
   *first = of->units.list[unit].first;
   return (const struct column_page *)(const void *)block_cache_held(self->owner, of->number + unit, (uint32_t)field,
-                                                                     reader);
+                                                                    reader);
 }

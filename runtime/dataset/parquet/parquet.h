@@ -35,7 +35,7 @@ int parquet_page_get(const struct parquet *self, int32_t field, int64_t row, str
                      const struct column_page **out, int64_t *first);
 /* The same, if this reader has it still: until it asks for another page. Else NULL. */
 const struct column_page *parquet_page_held(const struct parquet *self, int32_t field, int64_t row,
-                                             struct reader *reader, int64_t *first);
+                                            struct reader *reader, int64_t *first);
 
 /* As source_prune. */
 int parquet_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out);

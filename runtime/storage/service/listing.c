@@ -59,15 +59,15 @@ static int add_object(shardrt_listing *self, char *address, int64_t bytes) {
   return SHARDRT_OK;
 }
 
-int listing_add(shardrt_listing *self, char *address, int64_t bytes) {
-  if (address == NULL || strncmp(address, self->prefix, strlen(self->prefix)) == 0)
-    return add_object(self, address, bytes);
-  alloc_free(address);
-  return SHARDRT_OK;
-}
-
 int listing_refuse(const char *shown, const char *why) {
   return error_set(SHARDRT_EIO, "%s: the server's listing %s", shown, why);
+}
+
+int listing_add(shardrt_listing *self, char *address, int64_t bytes) {
+  const bool is_wanted = address == NULL || strncmp(address, self->prefix, strlen(self->prefix)) == 0;
+  if (is_wanted && bytes >= 0) return add_object(self, address, bytes);
+  alloc_free(address);
+  return is_wanted ? listing_refuse(self->prefix, "has an object of a negative length") : SHARDRT_OK;
 }
 
 /* A page, and where the next one begins. `asked`: the address that is asked for it. */

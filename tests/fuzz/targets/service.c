@@ -1,7 +1,8 @@
-/* service.c - what servers answer to small requests (storage/service/exchange.h): listings, refusals, credentials. The
- * input: a byte that says how credentials are found, the file in which they or a token for them stand, and the answers,
- * one after the other, each "STATUS REGION", an end of line and its body. No network is asked: the linker puts what
- * stands here in the place of exchange, exchange_pause and time (tests/fuzz/fuzz.mk). */
+/* service.c - what servers answer to small requests (storage/exchange/exchange.h): listings, refusals, credentials. The
+ * input: a byte whose lower half says how credentials are found, and whose upper half which server is asked; the file
+ * in which credentials stand; and the answers, one after the other, each "STATUS REGION NEXT", an end of line and its
+ * body. No network is asked: the linker puts what stands here in the place of exchange, exchange_patiently,
+ * exchange_pause and time (tests/fuzz/fuzz.mk). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,12 @@
 #include "../fuzz.h"
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/service/aws_credentials.h"
-#include "storage/service/exchange.h"
+#include "storage/exchange/aws_credentials.h"
+#include "storage/exchange/exchange.h"
 #include "storage/storage_api.h"
 
 int __wrap_exchange(const struct exchange_request *request, struct exchange_answer *out);
+int __wrap_exchange_patiently(const struct exchange_request *request, int32_t tries, struct exchange_answer *out);
 void __wrap_exchange_pause(int32_t tries);
 time_t __wrap_time(time_t *out);
 time_t __real_time(time_t *out);
@@ -25,16 +27,14 @@ static int32_t answers, answered;
 static time_t later; /* seconds by which it is later than it is */
 
 static void read_head(const struct fuzz_part *part, struct exchange_answer *out, size_t *body) {
-  char head[64];
+  char head[128];
   const uint8_t *end = part->size > 0 ? memchr(part->data, '\n', part->size) : NULL;
   out->status = 200;
   *body = 0;
   if (end == NULL) return;
   *body = (size_t)(end + 1 - part->data);
   snprintf(head, sizeof head, "%.*s", (int)*body, (const char *)part->data);
-  out->status = strtol(head, NULL, 10) % 1000;
-  const size_t number = strcspn(head, " "), rest = strcspn(head + number, "\n");
-  if (rest > 1) snprintf(out->region, sizeof out->region, "%.*s", (int)rest - 1, head + number + 1);
+  sscanf(head, "%3ld %31s %90s", &out->status, out->refusal.region, out->next);
 }
 
 int __wrap_exchange(const struct exchange_request *request, struct exchange_answer *out) {
@@ -50,6 +50,14 @@ int __wrap_exchange(const struct exchange_request *request, struct exchange_answ
   memcpy(out->body, part->data + head, out->bytes);
   out->body[out->bytes] = '\0';
   return SHARDRT_OK;
+}
+
+int __wrap_exchange_patiently(const struct exchange_request *request, int32_t tries, struct exchange_answer *out) {
+  for (;; tries--) {
+    const int code = __wrap_exchange(request, out);
+    if (code != SHARDRT_OK || tries == 1 || out->status < 500) return code;
+    exchange_free(out);
+  }
 }
 
 void __wrap_exchange_pause(int32_t tries) {
@@ -71,6 +79,9 @@ static const struct {
     {{"AWS_WEB_IDENTITY_TOKEN_FILE", NULL}, {"AWS_ROLE_ARN", "arn:aws:iam::1:role/x"}},
     {{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1/x"}, {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", NULL}},
     {{"HOME", "/nowhere"}}, /* the instance's metadata */
+    {{"GOOGLE_APPLICATION_CREDENTIALS", NULL}},
+    {{"BOTO_CONFIG", NULL}, {"NO_GCE_CHECK", "true"}},
+    {{"HF_TOKEN_PATH", NULL}, {"AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=a2V5"}},
 };
 
 static void choose_way(size_t way, const char *path) {
@@ -82,17 +93,24 @@ static void choose_way(size_t way, const char *path) {
 
 static void list(const char *prefix, int32_t deep) {
   shardrt_listing *listing = NULL;
-  const char *bucket_end = strchr(prefix + 5, '/') + 1;
   const int code = shardrt_listing_new(prefix, deep, &listing);
   fuzz_check(code);
   if (code < 0) return;
   for (int64_t i = 0; i < shardrt_listing_count(listing); i++) {
-    if (strncmp(shardrt_listing_address(listing, i), prefix, (size_t)(bucket_end - prefix)) != 0)
-      fuzz_fault("a listing has an object of another bucket");
+    if (strncmp(shardrt_listing_address(listing, i), prefix, strlen(prefix)) != 0)
+      fuzz_fault("a listing has an object that was not asked for");
     if (shardrt_listing_bytes(listing, i) < 0) fuzz_fault("a listing has an object of a negative length");
   }
   shardrt_listing_free(listing);
 }
+
+/* An address of each kind of server, of which all is listed, and one of which a folder is. */
+static const char *const servers[][2] = {
+    {"s3://bucket/web/part ", "s3://in.bucket/"},
+    {"gs://bucket/web/part ", "gs://in.bucket/"},
+    {"az://container/web/part ", "az://container/"},
+    {"hf://datasets/org/name/web/", "hf://datasets/org/name@main/"},
+};
 
 void fuzz_service(const uint8_t *data, size_t size) {
   if (size == 0) return;
@@ -100,7 +118,8 @@ void fuzz_service(const uint8_t *data, size_t size) {
   answered = 0;
   later += 3600;
   aws_credentials_forget();
-  choose_way(data[0] % (sizeof ways / sizeof *ways), fuzz_write("credentials", parts[0].data, parts[0].size));
-  list("s3://bucket/web/part ", 1);
-  list("s3://in.bucket/", 0);
+  choose_way(data[0] % 16 % (sizeof ways / sizeof *ways), fuzz_write("credentials", parts[0].data, parts[0].size));
+  const size_t server = data[0] / 16 % (sizeof servers / sizeof *servers);
+  list(servers[server][0], 1);
+  list(servers[server][1], 0);
 }
