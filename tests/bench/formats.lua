@@ -24,8 +24,8 @@ local function parquet(bench)
       ("%.0f and %.0f rows/s"):format(a, b))
   end
   bench.report("Parquet in order / pyarrow, median of these", bench.median(all), ">= 0.8")
-  -- Of numbers alone, working out the order takes longer than reading them: what it costs is a few ns for each row.
-  for _, column in ipairs { "text", "int64" } do
+  -- Of numbers alone, a row's order and its wait for memory cost about 10 ns, and to read it in order 15 to 30.
+  for _, column in ipairs { "text", "int64", "float32" } do
     local path = ("%s/%s.parquet"):format(folder, column)
     local function epoch(order)
       local program = mpi.program()
@@ -34,7 +34,7 @@ local function parquet(bench)
     end
     local a, b, ratio = bench.alternate(function() return epoch "blocks" end, function() return epoch "false" end)
     bench.report(("Parquet, epochs of %s by blocks / in order"):format(column), ratio,
-      column == "text" and ">= 0.7" or "", ("%.0f and %.0f rows/s"):format(a, b))
+      ">= 0.7", ("%.0f and %.0f rows/s"):format(a, b))
   end
   mpi.remove(folder)
 end
