@@ -1,3 +1,4 @@
+-- long: 20 s
 -- Words that follow jax.numpy, jax.nn, jax.lax and optax: against JAX's answers (tests/golden/words.py), values and
 -- gradients, on arrays that lie at random over meshes of 8, 2 x 4 and 4 x 2 devices, in one process and in several.
 

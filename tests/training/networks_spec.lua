@@ -1,3 +1,4 @@
+-- long: 15 s
 -- The recipes conv_net and transformer against JAX's losses (tests/golden/networks.py), on 1 x 8, 2 x 4 and 4 x 2.
 
 local cjson = require "cjson"
