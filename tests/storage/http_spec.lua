@@ -416,6 +416,13 @@ describe("a file on a server", function()
     end)
   end
 
+  it("is an array of the host's, too", function()
+    local there, wrong = shardrt.ndarray.load(server.url .. "/big.npy"), 0
+    assert.same({ "int32", { BIG / 6, 6 } }, { there.dtype, there.shape })
+    for i = 0, BIG - 1 do wrong = wrong + (there.data[i] == i and 0 or 1) end
+    assert.equal(0, wrong)
+  end)
+
   it("is no pattern and no folder of images", function()
     assert.truthy(files.message(shardrt.source.tar, server.url .. "/*.tar"):find "cannot be asked")
     assert.truthy(files.message(shardrt.source.folder, server.url .. "/images"):find "source%.tar")
