@@ -129,11 +129,11 @@ static bool is_folder(const char *path) {
 static int refuse_folder(const struct folder_state *state, bool is_dict, const char *splits) {
   if (is_dict)
     return error_set(SHARDRT_EINVAL,
-                     "source.arrow: the folder %s is a DatasetDict of %d splits, %s; source.arrow(\"%s/train\"), say, "
+                     "the folder %s is a DatasetDict of %d splits, %s; source.arrow(\"%s/train\"), say, "
                      "reads one of them",
                      state->folder, (int)state->nsplits, splits, state->folder);
   return error_set(SHARDRT_EINVAL,
-                   "source.arrow: the folder %s has no state.json, which datasets' save_to_disk writes; a pattern "
+                   "the folder %s has no state.json, which datasets' save_to_disk writes; a pattern "
                    "(\"%s/*.arrow\") or a list of files would do",
                    state->folder, state->folder);
 }
@@ -149,11 +149,11 @@ static int expand_folder(const char *folder, const shardrt_source_options *optio
   }
   if (code == SHARDRT_OK && state.is_indexed)
     return error_set(SHARDRT_EINVAL,
-                     "source.arrow: the folder %s keeps the order of its rows in a table of indices; "
+                     "the folder %s keeps the order of its rows in a table of indices; "
                      "load_from_disk, flatten_indices and save_to_disk of datasets write them in that order",
                      folder);
   if (code == SHARDRT_OK && state.files == 0)
-    return error_set(SHARDRT_EFORMAT, "source.arrow: %s/state.json names no data files", folder);
+    return error_set(SHARDRT_EFORMAT, "%s/state.json names no data files", folder);
   return code;
 }
 
