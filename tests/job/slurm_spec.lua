@@ -76,7 +76,7 @@ describe("under Slurm", function()
   -- it is told to begin now.
   local function wait_for(job, path, pattern, count)
     local text
-    for _ = 1, 300 do
+    for _ = 1, 600 do
       text = mpi.shell(("cat %s 2>/dev/null"):format(path)).stdout
       local _, found = text:gsub(pattern, "")
       if found >= count then return end

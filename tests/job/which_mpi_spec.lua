@@ -103,6 +103,22 @@ describe("the MPI of a process", function()
     contains(result.stderr, "process 1")
   end)
 
+  it("is MPICH under mpiexec.hydra, which returns the status of a job that was asked to end", function()
+    local reason = without_mpich()
+    if reason then return pending(reason) end
+    local stopping = files.write(folder, "stopping.lua", ([[
+      local shardrt = require "shardrt"
+      local checkpoint = shardrt.checkpoint { dir = %q, every = 1e6 }
+      assert(io.open(%q, "w")):close()
+      while true do checkpoint:step() end]]):format(folder .. "/saved", folder .. "/begun"))
+    local result = mpi.shell(([[export %s; %s %s --devices 2 %s & job=$!
+      until [ -e %s/begun ]; do sleep 0.1; done
+      kill -USR1 $job; wait $job]]):format(mpi.environment, MPICH, mpi.program(), stopping, folder))
+    assert.equal(85, result.status, result.output)
+    local _, told = result.stderr:gsub("the job was stopped by SIGUSR1 at step %d+, which is saved in ", "")
+    assert.equal(1, told, result.output)
+  end)
+
   it("is that which the program has begun, though nobody else sees it", function()
     local python = library.python()
     if not python then return pending "no shared library is built with sanitizers" end

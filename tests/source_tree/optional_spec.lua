@@ -126,7 +126,7 @@ describe("the Makefile", function()
   end)
 
   it("says without root what only root could install, and what works all the same", function()
-    local said = mpi.shell(CLEAN .. " make deps-demo SUDO=no-sudo NEEDS=demo:no-such-package")
+    local said = mpi.shell(CLEAN .. " make --no-print-directory deps-demo SUDO=no-sudo NEEDS=demo:no-such-package")
     assert.not_equal(0, said.status)
     assert.equal("needs Debian's packages no-such-package; only root may install them, and there is no no-sudo. "
       .. "`make` alone builds with the libraries that it finds\n", said.stdout)

@@ -44,6 +44,8 @@ function mpi.shell(command, limit)
     status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err"),
   }
   if status % 256 ~= 0 then result.status = 128 + status % 256 end
+  -- What mpirun says now and then of a process that has left: https://github.com/open-mpi/ompi/issues/7529
+  result.stderr = result.stderr:gsub("%[[^%]\n]+%] PMIX ERROR: UNREACHABLE in file [^\n]+\n", "")
   result.output = result.stdout .. result.stderr
   mpi.remove(folder)
   return result

@@ -28,10 +28,15 @@ static bool is_openmpi(pid_t pid) {
   return is_one_of(pid, names);
 }
 
+/* The kernel keeps 15 bytes of a name. */
+static bool is_hydra(pid_t pid) {
+  static const char *const names[] = {"hydra_pmi_proxy\n", "mpiexec.hydra\n", NULL};
+  return is_one_of(pid, names);
+}
+
 static bool is_launcher(pid_t pid) {
-  /* The kernel keeps 15 bytes of a name. */
-  static const char *const names[] = {"prte\n", "slurmstepd\n", "hydra_pmi_proxy\n", "mpiexec.hydra\n", NULL};
-  return is_openmpi(pid) || is_one_of(pid, names);
+  static const char *const names[] = {"prte\n", "slurmstepd\n", NULL};
+  return is_openmpi(pid) || is_hydra(pid) || is_one_of(pid, names);
 }
 
 /* 0: not known. */
@@ -55,6 +60,10 @@ pid_t launcher_pid(void) {
 
 bool launcher_is_openmpi(void) {
   return is_openmpi(launcher_pid());
+}
+
+bool launcher_is_hydra(void) {
+  return is_hydra(launcher_pid());
 }
 
 /* In a process of its own, which the launcher cannot reach when it ends those of the job, and which keeps none of

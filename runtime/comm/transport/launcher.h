@@ -8,6 +8,7 @@
 /* The nearest process above this one that is a launcher by its name, behind a shell, say; else this one's parent. */
 pid_t launcher_pid(void);
 bool launcher_is_openmpi(void);
+bool launcher_is_hydra(void); /* MPICH's */
 
 /* Sees to it that the launcher ends, too, when this process is about to end the whole job. OpenMPI's would wait for
  * hosts that no link leads to any more: for a quarter of an hour, until TCP gives them up, with no process of the job
