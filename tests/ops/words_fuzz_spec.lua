@@ -107,7 +107,7 @@ describe("odd arguments", function()
       visualize_array_sharding = { x, folder .. "/v.svg" }, concat = { { source, source, part = "part" } },
       mix = { { { source, 0.5 }, { source, 0.5 }, samples = 9, part = "part" } },
       grad = { total }, value_and_grad = { total }, stop_gradient = { x }, explain = { total, floats },
-      default_matmul_precision = { "float32" },
+      default_matmul_precision = { "float32" }, block_until_ready = { { w = x } },
     }
     for name, arguments in pairs(good) do
       assert(pcall(shardrt[name], unpack(arguments)), name)
@@ -364,6 +364,8 @@ describe("odd arguments", function()
     for name, options in pairs {
       sgd = { learning_rate = 0.1 }, momentum = { learning_rate = 0.1, momentum = 0.9 },
       adam = { learning_rate = 0.1, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8 },
+      adamw = { learning_rate = function() return 0.1 end, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8,
+        weight_decay = 1e-4 },
     } do
       local word = shardrt.optimizer[name]
       fuzz("optimizer." .. name, word, nil, options)
@@ -381,9 +383,13 @@ describe("odd arguments", function()
       fuzz("init of a tree", made.init, made, { w = y })
       fuzz("update of a tree", made.update, made, { w = y }, { w = y }, made:init { w = y })
     end
-    for name in pairs(shardrt.optimizer) do
-      assert.truthy(name == "sgd" or name == "momentum" or name == "adam", name .. " is not tried")
-    end
+    fuzz("optimizer.clip_by_global_norm", shardrt.optimizer.clip_by_global_norm, nil, { w = y }, 1)
+    local tried = { sgd = true, momentum = true, adam = true, adamw = true, clip_by_global_norm = true }
+    for name in pairs(shardrt.optimizer) do assert.truthy(tried[name], name .. " is not tried") end
+    for name, arguments in pairs {
+      map = { function(a) return a end, { w = y } }, leaves = { { w = y } },
+      reduce = { function(a) return a end, { w = y }, 0 },
+    } do fuzz("tree." .. name, assert(shardrt.tree[name]), nil, unpack(arguments)) end
     nothing_failed()
   end)
 
