@@ -39,6 +39,7 @@ NEEDS += fuzz:clang                         # libFuzzer is clang's
 NEEDS += fuzz:libclang-rt-dev               # libFuzzer and the sanitizers
 NEEDS += python:python3-torch               # PyTorch, for its specs: 0.5 GB with what it needs
 NEEDS += peers+wheel+python:python3-venv    # other loaders, and what makes wheels, apart from all else
+NEEDS += servers:curl                       # the plain download of `make bench PARTS=servers`
 NEEDS += wheel:libopenmpi-dev               # a wheel serves both MPIs
 NEEDS += tarball:debootstrap                # bare systems, in which it is tried
 NEEDS += ffcv:python3-dev                   # builds FFCV

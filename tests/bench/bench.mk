@@ -11,6 +11,7 @@ BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy all
 .PHONY: bench peers few-peers
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
+	$(if $(filter servers,$(PARTS)),$(call install_for,servers))
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW="torch grain")
 	@$(if $(filter tokenize,$(PARTS)),$(MAKE) --no-print-directory few-peers FEW=tokenizers)
