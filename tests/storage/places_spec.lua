@@ -275,6 +275,8 @@ describe("az://", function()
       ['count "az://cut/x/*.csv"'] = "az://cut/x/: the server's listing ends in the middle",
       ['read "az://data/x/../plain.npy"'] = 'objects with a part ".." in their keys cannot be asked for',
       ['read "az://corpus:a@data/plain.npy"'] = "az://…: the name of a container stands behind ://",
+      ['read "az://data/plain.npy?sv=1&sig=sas%2Fs"'] = '"az://data/plain.npy": a signature stands behind it',
+      ['count "s3://data/x.csv?X-Amz-Signature=a"'] = '"s3://data/x.csv": a signature stands behind it',
     })
   end)
 

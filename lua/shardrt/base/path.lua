@@ -13,10 +13,20 @@ local path = {}
 -- How addresses of files on servers begin: what runtime/storage/local/url.c knows.
 local SCHEMES = { "http", "https", "s3", "gs", "az", "abfs", "abfss", "hf" }
 
+-- A link's signature ("?…&sig=…") that stands behind an object's name, where all is a part of the name and is shown.
+local function refuse_signature(caller, value)
+  local plain, rest = value:match "^([^?]*)%?(.*)$"
+  if plain and path.is_listed(value) and ("&" .. rest):lower():find "[&-]sig[%a]*=" then
+    fail("%s: %s: a signature stands behind it, as if it were a part of the name; a SAS token stands in "
+      .. "AZURE_STORAGE_SAS_TOKEN, and a signed link begins with https://", caller, list.show(plain))
+  end
+end
+
 --- An error for addresses that nothing here reads.
 ---@param caller string # the call
 ---@param value string
 function path.refuse_scheme(caller, value)
+  refuse_signature(caller, value)
   local scheme = value:match "^(%a[%w+-]*)://"
   if scheme and not path.is_url(value) then
     fail("%s: %s begins with %s://; what can be read are paths of files, and addresses: "

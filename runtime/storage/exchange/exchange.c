@@ -60,7 +60,7 @@ int exchange_patiently(const struct exchange_request *request, int32_t most, str
 
 #include "storage/exchange/authorities.h"
 
-enum { REDIRECTS = 10 };
+enum { REDIRECTS = 10, LINE = 8192 /* of headers */ };
 
 struct exchange_under_way {
   const struct exchange_request *request;
@@ -99,28 +99,31 @@ static void keep_header(const char *line, const char *name, char *out, size_t ro
   snprintf(out, room, "%.*s", (int)strcspn(value, "\r\n"), value);
 }
 
-/* <https://host/x?cursor=y>; rel="next" */
-static void keep_next(const char *line, char *out, size_t room) {
-  char links[2048] = "";
+/* <https://host/x?cursor=y>; rel="next". False: it does not fit, and a listing would end there without a word. */
+static bool keep_next(const char *line, char *out, size_t room) {
+  char links[LINE] = "";
   keep_header(line, "Link", links, sizeof links);
   const char *rel = strstr(links, "rel=\"next\""), *begin = NULL;
   for (const char *at = links; rel != NULL && at < rel; at++)
     if (*at == '<') begin = at + 1;
-  if (begin != NULL) snprintf(out, room, "%.*s", (int)strcspn(begin, ">"), begin);
+  if (begin == NULL) return true;
+  const size_t length = strcspn(begin, ">");
+  snprintf(out, room, "%.*s", (int)length, begin);
+  return length < room;
 }
 
 static size_t on_header(char *data, size_t size, size_t n, void *context) {
   struct exchange_answer *answer = context;
-  char line[2048];
+  char line[LINE];
   snprintf(line, sizeof line, "%.*s", (int)(size * n), data);
+  if (size * n >= sizeof line && strncasecmp(line, "Link:", 5) == 0) return 0;
   if (strncmp(line, "HTTP/", 5) == 0) { /* the one before was a redirect's */
     answer->etag[0] = answer->next[0] = '\0';
     answer->refusal = (struct refusal_headers){0};
   }
   refusal_header(data, size * n, &answer->refusal);
   keep_header(line, "ETag", answer->etag, sizeof answer->etag);
-  keep_next(line, answer->next, sizeof answer->next);
-  return size * n;
+  return keep_next(line, answer->next, sizeof answer->next) ? size * n : 0;
 }
 
 static size_t on_read(char *data, size_t size, size_t n, void *context) {

@@ -33,7 +33,7 @@ struct exchange_answer {
   size_t bytes;
   char etag[EXCHANGE_ETAG];
   struct refusal_headers refusal;
-  char next[1024]; /* Link: <…>; rel="next" */
+  char next[4096]; /* Link: <…>; rel="next" */
 };
 
 /* How long one attempt to ask a server may take, seconds: $SHARDRT_HTTP_TIMEOUT, or 30. EINVAL: that is no such number;

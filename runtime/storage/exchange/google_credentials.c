@@ -18,6 +18,7 @@
 static const double METADATA_SECONDS = 1, TOKEN_SECONDS = 10;
 static const time_t EARLY = 225; /* seconds before they expire that new ones are asked for, */
 static const time_t AGAIN = 20;  /* and between two times that they are, while those that are there hold */
+static const time_t REFUSED = 2; /* seconds in which other requests are refused that were sent with the same ones */
 static const time_t HOUR = 3600; /* as long as a service account's statement holds */
 static const char HOLDS_KEY[] = "which should hold Google's credentials";
 
@@ -274,7 +275,8 @@ static int find_credentials(struct google_credentials *out) {
 static struct {
   pthread_mutex_t lock;
   bool known;
-  time_t asked; /* when they were looked for */
+  time_t asked;   /* when they were looked for */
+  time_t refused; /* when a server last said that they have expired */
   struct google_credentials now;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -284,7 +286,11 @@ static int renew(void) {
   if (holds && (expires == 0 || now < expires - EARLY || now < process.asked + AGAIN)) return SHARDRT_OK;
   struct google_credentials found = {0};
   process.asked = now;
-  const int code = find_credentials(&found);
+  int code = find_credentials(&found);
+  const bool was_somebody = process.now.token != NULL || process.now.key != NULL;
+  if (code == SHARDRT_OK && was_somebody && found.token == NULL &&
+      found.key == NULL) /* all would be nobody from here */
+    code = error_set(SHARDRT_EIO, "the token for gs:// has expired, and where it came from gives none");
   if (code != SHARDRT_OK) {
     google_credentials_free(&found);
     return holds ? SHARDRT_OK : code; /* what is there still holds for a while */
@@ -308,7 +314,11 @@ int google_credentials_get(struct google_credentials *out) {
 bool google_credentials_forget(void) {
   pthread_mutex_lock(&process.lock);
   const bool renews = process.now.expires != 0;
-  if (renews) process.known = false;
+  const time_t now = time(NULL);
+  if (renews && now >= process.refused + REFUSED) {
+    process.known = false;
+    process.refused = now;
+  }
   pthread_mutex_unlock(&process.lock);
   return renews;
 }

@@ -99,7 +99,7 @@ class Hub(Handler):
             entries = [{"type": "directory", "oid": "0", "size": 0, "path": d} for d in sorted(deeper)] + entries
         first = int(query.get("cursor", "0"))
         more = first + PAGE < len(entries)
-        url = self.other_host(f"{self.path.partition('?')[0]}?recursive={query.get('recursive')}&cursor={first + PAGE}")
+        url = self.other_host(f"{self.path.partition('?')[0]}?recursive={query.get('recursive')}&cursor={first + PAGE:01500d}")
         body = json.dumps(entries[first : first + PAGE]).encode()
         return self.answer(200, body[: len(body) // 2] if parts[2] == "cut" else body,
                            [("Link", f'<{url}>; rel="next"')] if more else [])
