@@ -6,12 +6,14 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "system/thread.h"
 
 enum { BY_SIGNAL = 128, END = -1 }; /* exit statuses above BY_SIGNAL have the number of a signal */
+enum { AGAIN = 1 };                 /* seconds: launchers say it twice; that is one request */
 
 static const int heard[] = {SIGINT, SIGHUP, SIGTERM};
 enum { HEARD = sizeof heard / sizeof *heard };
@@ -22,6 +24,8 @@ static struct {
   pthread_t thread;
   int pipe[2];
   atomic_int writer; /* the pipe's end, for handlers; 0: nothing is to undo */
+  pid_t process;     /* a forked one has the handlers, and not the thread */
+  atomic_long first; /* seconds of the clock when undo was asked for; 0: it was not */
   struct sigaction before[HEARD];
   bool is_ours[HEARD];
 } now;
@@ -46,9 +50,19 @@ static void *wait_for_signal(void *nothing) {
   }
 }
 
+/* Whether somebody asks for an end who does not want to wait for undo any longer. */
+static bool is_impatient(int number) {
+  struct timespec clock = {0};
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  const long first = now.first, seconds = clock.tv_sec > 0 ? clock.tv_sec : 1;
+  if (first == 0) now.first = seconds;
+  return number > 0 && first != 0 && seconds - first > AGAIN;
+}
+
 bool signal_undo_now(int number) {
   const int writer = now.writer, kept = errno;
-  const bool is_told = writer != 0 && write(writer, &number, sizeof number) == (ssize_t)sizeof number;
+  if (writer == 0 || getpid() != now.process || is_impatient(number)) return false;
+  const bool is_told = write(writer, &number, sizeof number) == (ssize_t)sizeof number;
   errno = kept;
   return is_told;
 }
@@ -56,6 +70,7 @@ bool signal_undo_now(int number) {
 static void on_signal(int number) {
   if (signal_undo_now(number)) return;
   signal(number, SIG_DFL);
+  if (getpid() == 1) _exit(BY_SIGNAL + number);
   raise(number); /* when this returns */
 }
 
@@ -73,6 +88,8 @@ static void hear(void) {
 int signal_undo_begin(void (*undo)(void *context), void *context) {
   if (now.writer != 0) return error_set(SHARDRT_EINVAL, "what signals undo is set already");
   if (pipe2(now.pipe, O_CLOEXEC) != 0) return error_set(SHARDRT_ENOMEM, "no pipe can be made");
+  now.process = getpid();
+  now.first = 0;
   now.undo = undo;
   now.context = context;
   if (thread_start(&now.thread, wait_for_signal, NULL) != 0) {
@@ -88,8 +105,11 @@ int signal_undo_begin(void (*undo)(void *context), void *context) {
 void signal_undo_end(void) {
   const int end = END, writer = now.writer;
   if (writer == 0) return;
-  for (size_t i = 0; i < HEARD; i++)
-    if (now.is_ours[i]) sigaction(heard[i], &now.before[i], NULL);
+  for (size_t i = 0; i < HEARD; i++) {
+    struct sigaction here; /* the program may have one of its own by now */
+    const bool is_ours = now.is_ours[i] && sigaction(heard[i], NULL, &here) == 0 && here.sa_handler == on_signal;
+    if (is_ours) sigaction(heard[i], &now.before[i], NULL);
+  }
   now.writer = 0;
   (void)!write(writer, &end, sizeof end);
   pthread_join(now.thread, NULL);

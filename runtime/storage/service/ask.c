@@ -45,6 +45,7 @@ static int ask_shown(const struct ask *self, const char *shown, struct exchange_
   bool learned = false;
   for (int32_t tries = 1;; tries++) {
     struct refusal refusal = {0};
+    if (self->tried != NULL) *self->tried = tries;
     int code = attempt(self, shown, out);
     const bool answered = code == SHARDRT_OK;
     if (answered && out->status >= 200 && out->status < 300) return SHARDRT_OK;

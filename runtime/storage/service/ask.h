@@ -21,6 +21,7 @@ struct ask {
   double more_seconds;            /* for each, beyond $SHARDRT_HTTP_TIMEOUT and what the body takes at 1 MB/s */
   const atomic_bool *is_given_up; /* as exchange_request has it */
   struct refusal *refused;        /* becomes why it was refused; its status 0: no answer came. NULL: it is not wanted */
+  int32_t *tried;                 /* becomes how often it was asked; NULL: it is not wanted */
   bool may_miss;                  /* that there is nothing by this address (service_is_missing) is an answer, too */
 };
 

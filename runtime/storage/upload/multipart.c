@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "codec/digest.h"
+#include "storage/exchange/markup.h"
 #include "storage/exchange/percent.h"
 #include "storage/local/url.h"
 #include "storage/service/ask.h"
@@ -24,6 +25,10 @@ size_t multipart_part_bytes(size_t bytes) {
 
 /* ---- bodies and answers ----------------------------------------------------------------------------------------- */
 
+static struct markup text_of(const struct exchange_answer *answer) {
+  return (struct markup){.at = answer->body, .end = answer->body + answer->bytes};
+}
+
 /* Asks with a body, which may be empty. */
 static int ask_with(struct ask *ask, const void *body, size_t bytes, struct exchange_answer *out) {
   char payload[DIGEST_ROOM];
@@ -34,21 +39,6 @@ static int ask_with(struct ask *ask, const void *body, size_t bytes, struct exch
   int code = ask_server(ask, out);
   ask->payload = NULL;
   return code;
-}
-
-/* What stands between <name> and </name> first, from `from` on; owned; NULL: nothing does, or memory is exhausted. */
-static char *find_element(const char *from, const char *name, const char **end) {
-  char *open = alloc_text("<%s>", name), *close = alloc_text("</%s>", name), *found = NULL;
-  const char *begin = open != NULL && close != NULL ? strstr(from, open) : NULL;
-  const char *stop = begin != NULL ? strstr(begin, close) : NULL;
-  if (stop != NULL) {
-    begin += strlen(open);
-    found = alloc_text("%.*s", (int)(stop - begin), begin);
-    *end = stop;
-  }
-  alloc_free(open);
-  alloc_free(close);
-  return found;
 }
 
 static int misunderstood(const char *address, const char *what) {
@@ -67,21 +57,89 @@ static char *query_of_upload(const char *id, int32_t number) {
   return query;
 }
 
+int multipart_abort(const char *address, const char *id, int32_t tries) {
+  struct exchange_answer answer = {0};
+  struct refusal refused = {0};
+  char *query = query_of_upload(id, 0);
+  const struct ask ask = {.method = "DELETE", .address = address, .query = query, .tries = tries, .refused = &refused};
+  int code = query != NULL ? ask_server(&ask, &answer) : ALLOC_FAILED;
+  exchange_free(&answer);
+  alloc_free(query);
+  return refused.status == 404 ? SHARDRT_OK : code;
+}
+
+/* ---- what is left open ---- */
+
+/* "s3://bucket/" of "s3://bucket/key"; owned. */
+static char *bucket_of(const char *address, const char **key) {
+  const char *slash = strchr(strstr(address, "://") + 3, '/');
+  *key = slash != NULL ? slash + 1 : "";
+  return slash != NULL ? alloc_text("%.*s", (int)(*key - address), address) : alloc_text("%s/", address);
+}
+
+/* `upload`: what stands within <Upload>, in any order. */
+static void abort_one(const char *bucket, const char *key, bool all, const char *but, const struct markup *upload) {
+  char *found = markup_text(upload, "Key"), *id = markup_text(upload, "UploadId"), *address = NULL;
+  const bool is_one =
+      found != NULL && id != NULL && (all ? strncmp(found, key, strlen(key)) == 0 : strcmp(found, key) == 0);
+  if (is_one && strcmp(id, but) != 0) address = alloc_text("%s%s", bucket, found);
+  if (address != NULL) (void)multipart_abort(address, id, 1);
+  alloc_free(address);
+  alloc_free(id);
+  alloc_free(found);
+}
+
+/* Those of one page, except the one with the name `but`. */
+static void end_others(const char *address, bool all, const char *but) {
+  const char *key;
+  struct exchange_answer answer = {0};
+  char *bucket = bucket_of(address, &key), *coded = percent_encoded(key, "");
+  char *query = coded != NULL ? alloc_text("prefix=%s&uploads=", coded) : NULL;
+  const struct ask ask = {.method = "GET", .address = bucket, .query = query, .tries = 1};
+  if (bucket != NULL && query != NULL && ask_server(&ask, &answer) == SHARDRT_OK) {
+    const struct markup list = text_of(&answer);
+    struct markup upload;
+    for (bool more = markup_find(&list, "Upload", &upload); more; more = markup_next(&list, "Upload", &upload))
+      abort_one(bucket, key, all, but, &upload);
+  }
+  exchange_free(&answer);
+  alloc_free(query);
+  alloc_free(coded);
+  alloc_free(bucket);
+}
+
+void multipart_abort_left(const char *address, bool all) {
+  end_others(address, all, "");
+}
+
 /* ---- one by one ------------------------------------------------------------------------------------------------- */
 
-int multipart_begin(const char *address, char id[MULTIPART_ID]) {
+static int ask_to_begin(const char *address, char id[MULTIPART_ID], int32_t *tried) {
   struct exchange_answer answer;
-  struct ask ask = {.method = "POST", .address = address, .query = "uploads="};
-  const char *end;
+  struct ask ask = {.method = "POST", .address = address, .query = "uploads=", .tried = tried};
   int code = ask_with(&ask, "", 0, &answer);
   if (code != SHARDRT_OK) return code;
-  char *found = find_element(answer.body, "UploadId", &end);
+  const struct markup all = text_of(&answer);
+  char *found = markup_text(&all, "UploadId");
   if (found == NULL || found[0] == '\0' || strlen(found) >= MULTIPART_ID)
     code = misunderstood(address, "names no upload: it does not take objects in parts as S3 does");
   else
     snprintf(id, MULTIPART_ID, "%s", found);
   alloc_free(found);
   exchange_free(&answer);
+  return code;
+}
+
+int multipart_begin(const char *address, char id[MULTIPART_ID]) {
+  int32_t tried = 0;
+  id[0] = '\0';
+  int code = ask_to_begin(address, id, &tried);
+  if (tried > 1) { /* what was asked for before may be open, and only its answer was lost */
+    char *message = code != SHARDRT_OK ? alloc_text("%s", shardrt_error_message()) : NULL;
+    end_others(address, false, id);
+    if (message != NULL) (void)error_set(code, "%s", message);
+    alloc_free(message);
+  }
   return code;
 }
 
@@ -97,17 +155,6 @@ int multipart_put(const char *address, const char *id, int32_t number, const voi
   exchange_free(&answer);
   alloc_free(query);
   return code;
-}
-
-int multipart_abort(const char *address, const char *id, int32_t tries) {
-  struct exchange_answer answer = {0};
-  struct refusal refused = {0};
-  char *query = query_of_upload(id, 0);
-  const struct ask ask = {.method = "DELETE", .address = address, .query = query, .tries = tries, .refused = &refused};
-  int code = query != NULL ? ask_server(&ask, &answer) : ALLOC_FAILED;
-  exchange_free(&answer);
-  alloc_free(query);
-  return refused.status == 404 ? SHARDRT_OK : code;
 }
 
 /* ---- its end ---------------------------------------------------------------------------------------------------- */
@@ -207,49 +254,4 @@ int multipart_complete(const char *address, const char *id, int32_t count, const
   alloc_free(list);
   alloc_free(query);
   return code;
-}
-
-/* ---- what killed jobs left -------------------------------------------------------------------------------------- */
-
-/* "s3://bucket/" of "s3://bucket/key"; owned. */
-static char *bucket_of(const char *address, const char **key) {
-  const char *slash = strchr(strstr(address, "://") + 3, '/');
-  *key = slash != NULL ? slash + 1 : "";
-  return slash != NULL ? alloc_text("%.*s", (int)(*key - address), address) : alloc_text("%s/", address);
-}
-
-/* `upload`: what stands within <Upload>, in any order. */
-static void abort_one(const char *bucket, const char *key, bool all, const char *upload) {
-  const char *end;
-  char *found = find_element(upload, "Key", &end), *id = find_element(upload, "UploadId", &end), *address = NULL;
-  const bool is_one =
-      found != NULL && id != NULL && (all ? strncmp(found, key, strlen(key)) == 0 : strcmp(found, key) == 0);
-  if (is_one) address = alloc_text("%s%s", bucket, found);
-  if (address != NULL) (void)multipart_abort(address, id, 1);
-  alloc_free(address);
-  alloc_free(id);
-  alloc_free(found);
-}
-
-/* One page's. Keys are as they are, but for XML's marks: where a key has any, its uploads stay. */
-static void abort_listed(const char *bucket, const char *key, bool all, const char *listing) {
-  const char *end = listing;
-  for (char *upload; (upload = find_element(end, "Upload", &end)) != NULL;) {
-    abort_one(bucket, key, all, upload);
-    alloc_free(upload);
-  }
-}
-
-void multipart_abort_left(const char *address, bool all) {
-  const char *key;
-  struct exchange_answer answer = {0};
-  char *bucket = bucket_of(address, &key), *coded = percent_encoded(key, "");
-  char *query = coded != NULL ? alloc_text("prefix=%s&uploads=", coded) : NULL;
-  const struct ask ask = {.method = "GET", .address = bucket, .query = query, .tries = 1};
-  if (bucket != NULL && query != NULL && ask_server(&ask, &answer) == SHARDRT_OK)
-    abort_listed(bucket, key, all, answer.body);
-  exchange_free(&answer);
-  alloc_free(query);
-  alloc_free(coded);
-  alloc_free(bucket);
 }
