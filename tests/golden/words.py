@@ -320,3 +320,16 @@ for x, window, o in [
         ((4, 2, 8, 8), [2, 2], {"strides": 2, "layout": "NCHW"}), ((4, 6, 6, 2), [3, 3], {"padding": [[1, 0], [0, 2]]})]:
     ties = np.maximum(floats(*x), 0)
     case("max_pool", [ties, window] + ([o] if o else []), pooled(window, o), grad=[0])
+
+# Sums by name keep their dtype, 0 is above -0 for top_k, Lua's numbers have all digits, linspace rounds float32 down.
+ZEROS = np.array([-0.0, 0.0, 1, -0.0, 0.0, -1, 0.0, 2], "float32")
+TRUE = np.arange(32).reshape(4, 8) % 8 > 4
+case("einsum", ["ij->j", np.full([4, 8], 200, "uint8")], lambda x: jnp.einsum("ij->j", x))
+case("einsum", ["ij->j", TRUE], lambda x: jnp.einsum("ij->j", x))
+case("einsum", ["ij,k->jk", np.full([4, 8], 100, "int8"), np.ones([4], "int8")], lambda x, y: jnp.einsum("ij,k->jk", x, y))
+for t in ["float32", "bfloat16"]:
+    case("top_k", [ZEROS.astype(jnp.dtype(t)), 7], lambda x: jax.lax.top_k(x, 7))
+case("set_at", [np.zeros([8], "int32"), 1, 16777217], lambda x: x.at[1].set(16777217))
+case("add_at", [np.zeros([8], "uint32"), np.array([2, 2], "int32"), 16777217], lambda x, i: x.at[i].add(16777217))
+case("linspace", [0, 49, 50, True, "int32"], lambda: jnp.linspace(0, 49, 50, dtype="int32"))
+case("linspace", [-3, 7, 11, True, "int8"], lambda: jnp.linspace(-3, 7, 11, dtype="int8"))

@@ -102,6 +102,7 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.set_at: index 8; the first dimension has 8, from 0 on", np.set_at, x, 8, 0)
     refused("index 9 is outside an axis of 8", np.set_at, x, i, 0)
     refused("index 9 is outside an axis of 8", np.add_at, x, i, 0)
+    refused("np.set_at, its value: -1 does not fit uint8", np.set_at, np.zeros(3, "uint8"), 0, -1)
     refused("np.add_at: shapes {3} and {4} do not go together", np.add_at, x, 0, np.zeros { 3 })
     refused("np.take_along_axis: an index is outside of its axis, which has 8", np.take_along_axis, x, np.reshape(i,
       { 1, 1 }), 0)

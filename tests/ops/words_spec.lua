@@ -271,7 +271,7 @@ describe("a name that is not there", function()
       ["shardrt.optimizer.clip_by_global_norm(gradients, max) is it"] = function()
         return shardrt.clip_by_global_norm
       end,
-      ['an array has no "at"; it never changes: np.where(condition, new, x)'] = function() return x.at[0] end,
+      ['an array has no "at"; it never changes: np.set_at(x, i, value)'] = function() return x.at[0] end,
       ['shardrt.numpy has no word "fft"'] = function() return shardrt.numpy.fft end,
       ['shardrt.numpy has no word "conw"'] = function() return require("shardrt").numpy.conw end,
       ["Mesh: the devices come last"] = function() return shardrt.Mesh(devices, { "a" }) end,

@@ -86,8 +86,8 @@ local known_shards = fields.addressable_shards
 function fields.addressable_shards(inside, x) return list.counted(list.copy(known_shards(inside, x))) end
 
 local HINTS = {
-  at = "it never changes: np.where(condition, new, x) is an array with other elements, np.concatenate joins parts that "
-    .. 'np.slice takes, where np = require "shardrt.numpy"',
+  at = "it never changes: np.set_at(x, i, value) and np.add_at(x, i, value) give an array with other values at places, "
+    .. 'np.where(condition, new, x) one with other elements, where np = require "shardrt.numpy"',
   addressable_data = "x.addressable_shards[1].data is the first shard's; the list counts from 1",
   devices = "x.sharding:addressable_devices() lists this process's, x.sharding.mesh.devices all",
 }

@@ -27,8 +27,9 @@ end
 
 local function check_branch(caller, value, i, path)
   if is_branch(value) then return end
+  path = path:gsub("^%.", "")
   fail("%s: tree %d has %s at %s, where the first has a table", caller, i + 1,
-    type(value) == "table" and "a leaf" or list.show(value), path == "" and "its top" or list.quote(path:sub(2)))
+    type(value) == "table" and "a leaf" or list.show(value), path == "" and "its top" or list.quote(path))
 end
 
 -- The entries of the other trees at a key of the first.

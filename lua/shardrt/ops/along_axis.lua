@@ -179,14 +179,15 @@ end
 
 -- ---- orders ----
 
--- {…, n}: of each row the indices that bring it in order.
-local function order_rows(caller, x, descending)
+-- {…, n}: of each row the indices that bring it in order; in a total one -0 is less than 0.
+local function order_rows(caller, x, descending, is_total)
   local at, dim_axes = common_mesh.of_one(caller, x)
   local whole = list.copy(dim_axes)
   whole[x.ndim] = {}
   local from = dispatch.to_layout(caller, x, at, whole)
   local out = dispatch.result(caller, at, whole, "int32", x.shape)
-  dispatch.compute(caller, out, C.shardrt_argsort, from.handle, descending and 1 or 0, out.handle)
+  dispatch.compute(caller, out, C.shardrt_argsort, from.handle, descending and 1 or 0, is_total and 1 or 0,
+    out.handle)
   return dispatch.done(caller, out, { x }, nil, descending and "descending" or "ascending")
 end
 
@@ -222,7 +223,7 @@ function words.sort(x, axis, descending)
   end)
 end
 
---- The k largest along the last axis, the largest first, and (int32) where they stand.
+--- The k largest along the last axis, the largest first, and (int32) where they stand. As in JAX, 0 is above -0.
 ---@param x shardrt.Operand
 ---@param k integer
 ---@return shardrt.Array values
@@ -236,7 +237,7 @@ function words.top_k(x, k)
   end
   local index = {}
   for d = 1, x.ndim do index[d] = d == x.ndim and { 0, k } or {} end
-  local indices = slice.words.slice(order_rows(caller, x, true), index)
+  local indices = slice.words.slice(order_rows(caller, x, true, true), index)
   return along_axis.rows(caller, x, indices), indices
 end
 

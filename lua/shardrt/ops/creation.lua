@@ -168,8 +168,12 @@ function words.linspace(start, stop, num, endpoint, name)
   local part = i / math.max(steps, 1)
   local value = (1 - part) * start + part * stop
   if endpoint ~= false and num > 1 then value = f.SELECT(f.EQ(i, num - 1), stop, value) end
-  if not promote.is_float(kind.name) then value = f.FLOOR(value) end
-  return elementwise.run(caller, { counted }, value, kind.name, "float64")
+  if promote.is_float(kind.name) then return elementwise.run(caller, { counted }, value, kind.name, "float64") end
+  if kind.size == 8 then return elementwise.run(caller, { counted }, f.FLOOR(value), kind.name, "float64") end
+  -- As XLA computes what JAX rounds down: what comes just below a whole number depends on it.
+  value = i * (stop / math.max(steps, 1)) + (1 - i * (1 / math.max(steps, 1))) * start
+  if endpoint ~= false and num > 1 then value = f.SELECT(f.EQ(i, num - 1), stop, value) end
+  return elementwise.run(caller, { counted }, f.FLOOR(value), kind.name, "float32")
 end
 
 --- The value as an array: an array stays as it is, all else becomes one as np.array makes it.

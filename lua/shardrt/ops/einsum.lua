@@ -72,13 +72,16 @@ local function without_repeats(caller, x, names)
   return x, names
 end
 
--- The array summed over what only it names, and which the result has not.
+-- The array summed over what only it names, and which the result has not: in its own dtype, as in JAX.
 local function without_own(x, names, kept)
   local axes, rest = {}, {}
   for d, name in ipairs(names) do
     if kept[name] then rest[#rest + 1] = name else axes[#axes + 1] = d - 1 end
   end
-  return #axes > 0 and reduce.words.sum(x, axes) or x, rest
+  if #axes == 0 then return x, rest end
+  if x.dtype == "bool" then return reduce.words.any(x, axes), rest end
+  local sum = reduce.words.sum(x, axes)
+  return sum.dtype == x.dtype and sum or elementwise.words.astype(sum, x.dtype), rest
 end
 
 -- The array with its dimensions in that order.

@@ -54,9 +54,8 @@ end
 ---@param value shardrt.Operand
 ---@return shardrt.Array
 function take.indices_of(caller, value)
-  local one = list.is_whole(value, -2 ^ 31)
+  if list.is_whole(value, -2 ^ 31) then return creation.array(caller, value, "int64") end
   local indices = dispatch.array(caller, value, "the indices")
-  if one then indices = elementwise.words.astype(indices, "int64") end
   if promote.is_float(indices.dtype) or indices.dtype == "bool" then
     fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
       .. 'and np.astype(i, "int32") of an array', caller, indices.dtype)

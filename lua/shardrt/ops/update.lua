@@ -8,6 +8,7 @@ local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local promote = require "shardrt.ops.promote"
 local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 local slice = require "shardrt.ops.slice"
@@ -29,6 +30,17 @@ local function along(x, d, ndim)
   return reshape.words.reshape(x, sizes)
 end
 
+-- The value in x's dtype; of a Lua number every digit that it has there.
+local function value_of(caller, value, name)
+  if type(value) == "number" and name ~= "bool" then
+    local is_exact = value % 1 == 0 and not promote.is_float(name)
+    value = creation.array(caller, value, is_exact and name or "float64")
+  else
+    value = dispatch.array(caller, value, "the value")
+  end
+  return value.dtype == name and value or elementwise.words.astype(value, name)
+end
+
 -- The array, the index as a number or an array of indices, and the value in x's dtype.
 local function operands_of(caller, x, index, value)
   x = dispatch.array(caller, x)
@@ -41,8 +53,7 @@ local function operands_of(caller, x, index, value)
   else
     index = index < 0 and index + n or index
   end
-  value = dispatch.array(caller, value, "the value")
-  return x, index, value.dtype == x.dtype and value or elementwise.words.astype(value, x.dtype)
+  return x, index, value_of(caller, value, x.dtype)
 end
 
 -- Which rows a number names: bool {n}.

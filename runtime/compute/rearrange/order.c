@@ -95,8 +95,8 @@ static void order_task(void *context, int64_t number) {
   }
 }
 
-static struct order_kind kind_of(int32_t dtype, bool descending) {
-  struct order_kind kind = {.bytes = (int32_t)shardrt_dtype_size(dtype)};
+static struct order_kind kind_of(int32_t dtype, bool descending, bool is_total) {
+  struct order_kind kind = {.bytes = (int32_t)shardrt_dtype_size(dtype), .is_total = is_total};
   kind.is_signed = dtype == SHARDRT_INT8 || dtype == SHARDRT_INT16 || dtype == SHARDRT_INT32 || dtype == SHARDRT_INT64;
   if (dtype == SHARDRT_FLOAT16) kind.infinity = 0x7C00U;
   if (dtype == SHARDRT_BFLOAT16) kind.infinity = 0x7F80U;
@@ -130,14 +130,14 @@ static int order_on_devices(const struct accelerator *platform, const struct ord
   return code;
 }
 
-int shardrt_argsort(const shardrt_array *x, int32_t descending, shardrt_array *out) {
+int shardrt_argsort(const shardrt_array *x, int32_t descending, int32_t total, shardrt_array *out) {
   int64_t shape[SHARDRT_MAX_NDIM] = {0};
   int code = check_argsort(x, out, shape);
   struct unique_blocks blocks;
   if (code == SHARDRT_OK) code = unique_blocks_begin("argsort", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   struct ordering self = {.blocks = &blocks, .x = x, .out = out, .n = shape[shardrt_array_ndim(x) - 1]};
-  self.kind = kind_of(shardrt_array_dtype(x), descending != 0);
+  self.kind = kind_of(shardrt_array_dtype(x), descending != 0, total != 0);
   const int64_t elements = work_shard_elements(x);
   self.block_rows = elements > 0 ? elements / self.n : 0;
   self.rows = blocks.count * self.block_rows;

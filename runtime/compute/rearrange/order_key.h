@@ -9,12 +9,13 @@
 struct order_kind {
   int32_t bytes;
   bool is_signed;
+  bool is_total;     /* whether -0 is less than 0 */
   uint64_t infinity; /* of floats: its bits; 0: it is of whole numbers */
   uint64_t flip;     /* all bits of an element, for a descending order; else 0 */
 };
 
-/* Of elements with these bits: whole numbers that are less where the elements are. NaN is above all else, and -0 is 0.
- */
+/* Of elements with these bits: whole numbers that are less where the elements are. NaN is above all else, and -0 is 0,
+ * where the order is not total. */
 SIMD_INLINE uint64_t order_key(struct order_kind kind, uint64_t bits) {
   const uint64_t sign = (uint64_t)1 << (8 * kind.bytes - 1), all = sign | (sign - 1);
   uint64_t key = kind.is_signed ? bits ^ sign : bits;
@@ -22,7 +23,7 @@ SIMD_INLINE uint64_t order_key(struct order_kind kind, uint64_t bits) {
     const uint64_t size = bits & ~sign;
     if (size > kind.infinity)
       key = all;
-    else if (size == 0)
+    else if (size == 0 && !kind.is_total)
       key = sign;
     else
       key = (bits & sign) != 0 ? ~bits & all : bits | sign;

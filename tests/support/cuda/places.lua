@@ -210,8 +210,9 @@ function case.argsort()
   local x = random(2) == 1 and noise(over, name, shape)
     or values(over, name, shape, function() return random(0, name == "bool" and 1 or 3) end)
   local out, down = arrays.new(over, "int32", shape), random(0, 1)
-  fail.check(C.shardrt_argsort(x, down, out))
-  return ("%s {%d,%d}, %d"):format(name, rows, n, down), out
+  local total = random(0, 1)
+  fail.check(C.shardrt_argsort(x, down, total, out))
+  return ("%s {%d,%d}, %d, %d"):format(name, rows, n, down, total), out
 end
 
 -- Numbers whose sums floats have, whatever is added first.
