@@ -252,16 +252,24 @@ describe("a file on a server", function()
     zstd = table.concat(zstd)
     os.execute(("mkdir -p '%s/large'"):format(folder))
     files.write(folder .. "/large", "s.mds.zstd", zstd)
-    files.write(folder .. "/large", "index.json", ([[{"version": 2, "shards": [{"column_encodings": ["bytes"],
+    local index = ([[{"version": 2, "shards": [{"column_encodings": ["bytes"],
       "column_names": ["x"], "column_sizes": [null], "compression": "zstd", "format": "mds", "hashes": [],
       "samples": 1, "size_limit": null, "version": 2, "raw_data": {"basename": "s.mds", "bytes": %d, "hashes": {}},
-      "zip_data": {"basename": "s.mds.zstd", "bytes": %d, "hashes": {}}}]}]]):format(#shard, #zstd))
+      "zip_data": {"basename": "s.mds.zstd", "bytes": %d, "hashes": {}}}]}]]):format(#shard, #zstd)
+    files.write(folder .. "/large", "index.json", index)
     for i, most in ipairs { #zstd, BLOCK } do
       local source = shardrt.source.mds(server.url .. "/large", { fields = { x = "bytes" } })
       local x = source:read(0, 1).x[1]
       assert.equal(BYTES, x.size)
       assert.equal(("t"):byte(), x.data[BYTES - 1])
       assert.equal(most, sent "s.mds.zstd", i)
+      files.remove(cache .. "/http")
+    end
+    for from, to in pairs { ['"samples": 1,'] = '"samples": 250005,', ['"bytes": 1000'] = '"bytes": 9000001000' } do
+      files.write(folder .. "/large", "index.json", (index:gsub(from, to)))
+      local ok, message = pcall(shardrt.source.mds, server.url .. "/large", { fields = { x = "bytes" } })
+      assert.is_false(ok, to)
+      assert.truthy(message:find("index.json tells of ", 1, true), message)
       files.remove(cache .. "/http")
     end
   end)

@@ -8,6 +8,7 @@
 #include "dataset/arrow/arrow.h"
 #include "dataset/arrow/items.h"
 #include "dataset/box_runs.h"
+#include "system/cache_fetch.h"
 
 /* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
@@ -145,6 +146,53 @@ static int gather_rows(const struct arrow *self, int32_t field, int64_t batch, i
   return code;
 }
 
+/* Whether a row's value is stored as it is wanted, in a place that its number tells, and has so many bytes. */
+static bool is_plain(const struct arrow *self, int32_t field, size_t bytes) {
+  const struct arrow_leaf *leaf = &self->contents.schema.leaves[self->fields[field].leaf];
+  return leaf->layout == LAYOUT_FIXED && !leaf->is_dictionary && leaf->nsteps == 0 && leaf->width == bytes &&
+         self->fields[field].column.kind == COLUMN_SAME && self->fields[field].column.nulls != COLUMN_NULL_TELL;
+}
+
+/* Asks for the values of the first samples, of a plain field of a mapped file, if these are scattered: of how many. */
+static int64_t fetch_rows(const struct arrow *self, int32_t field, const int64_t *samples, int64_t n) {
+  const size_t each = self->contents.schema.leaves[self->fields[field].leaf].width;
+  int64_t i = 0;
+  if (n > CACHE_FETCH_MANY) n = CACHE_FETCH_MANY;
+  if (self->file.map.remote != NULL || self->is_packed) return n;
+  for (; i + 1 < n && samples[i + 1] != samples[i] + 1; i++) {
+    const int64_t batch = arrow_batch_of(self, samples[i]);
+    const struct arrow_buffer *values = &self->contents.buffers[arrow_part_of(self, batch, field)->buffer + 1];
+    const size_t at = (size_t)(samples[i] - self->contents.batches[batch].first) * each;
+    if (at < values->bytes) cache_fetch_one(self->file.map.data + values->offset + at);
+  }
+  return i + 1;
+}
+
+/* Scattered rows of a plain field that are in the same record batch as the first one, which has no nulls: *count of
+ * them, up to one that another follows. */
+static int pick_rows(const struct arrow *self, int32_t field, const int64_t *samples, int64_t n, struct reader *reader,
+                     uint8_t *dst, int64_t *count) {
+  const int64_t batch = arrow_batch_of(self, samples[0]);
+  const int64_t first = self->contents.batches[batch].first, rows = self->contents.batches[batch + 1].first - first;
+  struct arrow_piece piece;
+  const struct column_page *dictionary;
+  *count = 0;
+  int code = get_piece(self, field, batch, reader, &piece, &dictionary);
+  if (code != SHARDRT_OK || piece.items < rows || arrow_piece_bytes(&piece, 0) > 0) return code;
+  const size_t each = piece.leaf->width;
+  for (int64_t i = 0; i < n && (uint64_t)(samples[i] - first) < (uint64_t)rows; i++) {
+    const struct reader_mark mark = reader_mark(reader);
+    const uint8_t *from;
+    if (i + 1 < n && samples[i + 1] == samples[i] + 1) return SHARDRT_OK;
+    code = arrow_piece_get(&piece, 1, (size_t)(samples[i] - first) * each, each, reader, &from);
+    if (code != SHARDRT_OK) return code;
+    memcpy(dst + (size_t)i * each, from, each);
+    reader_release(reader, mark);
+    *count = i + 1;
+  }
+  return SHARDRT_OK;
+}
+
 int arrow_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct arrow *self = (const struct arrow *)source;
@@ -155,14 +203,21 @@ int arrow_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   const shardrt_field *f = &source->fields[field];
   const struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
   if (runs.box_bytes == 0) return SHARDRT_OK;
-  int64_t run;
+  const bool picks = runs.box_bytes == runs.sample_bytes && is_plain(self, field, runs.box_bytes);
+  int64_t run, fetched = 0;
   for (int64_t i = 0; i < n; i += run) {
+    run = 0;
+    if (picks && i >= fetched) fetched = i + fetch_rows(self, field, samples + i, n - i);
+    int code =
+        picks ? pick_rows(self, field, samples + i, n - i, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes, &run)
+              : SHARDRT_OK;
+    if (code != SHARDRT_OK) return code;
+    if (run > 0) continue;
     const int64_t batch = arrow_batch_of(self, samples[i]), end = self->contents.batches[batch + 1].first;
     const struct reader_mark mark = reader_mark(reader);
     run = 1;
     while (!of->has_list && i + run < n && samples[i + run] == samples[i] + run && samples[i] + run < end) run++;
-    int code =
-        gather_rows(self, field, batch, samples[i], run, &runs, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes);
+    code = gather_rows(self, field, batch, samples[i], run, &runs, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes);
     reader_release(reader, mark);
     if (code != SHARDRT_OK) return code;
   }

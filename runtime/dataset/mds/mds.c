@@ -331,10 +331,14 @@ static int open_known(struct mds *self, char *const *paths, const shardrt_source
   if (known == NULL) return ALLOC_FAILED;
   for (int32_t i = 0; i < count; i++) {
     const struct mds_shard *shard = &self->index.shards[i];
-    if (shard->samples < 0 || shard->samples > shard->raw.bytes / (int64_t)sizeof(uint32_t)) { /* each has an offset */
+    if (shard->samples < 0 || shard->raw.bytes > UINT32_MAX ||
+        shard->samples > shard->raw.bytes / (int64_t)sizeof(uint32_t)) { /* each has an offset, which is an uint32 */
       alloc_free(known);
-      return error_set(SHARDRT_EFORMAT, "the folder %s: index.json tells of %lld samples in %lld bytes (%s)",
-                       self->folder, (long long)shard->samples, (long long)shard->raw.bytes, shard->raw.name);
+      return error_set(SHARDRT_EFORMAT,
+                       "the folder %s: index.json tells of %lld samples in %lld bytes (%s); a shard has %u bytes at "
+                       "most, four of them for each sample",
+                       self->folder, (long long)shard->samples, (long long)shard->raw.bytes, shard->raw.name,
+                       UINT32_MAX);
     }
     known[i] = (struct record_file_known){.bytes = (size_t)shard->raw.bytes,
                                           .rows = shard->samples,
