@@ -6,6 +6,7 @@
 #   make specs SPECS=tests/dataset/tar_spec.lua             runs one, and installs nothing
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
+#   make fuzz-jax   random programs of np's words beside JAX (JAX_PYTHON=, PROGRAMS=, SEED=)
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
 #   make wheel      a wheel for pip, in dist/       make test-wheel   and tries it as a user would
 #   make tarball    a folder that runs anywhere, in dist/           make test-tarball   and tries it on bare Debians
@@ -63,7 +64,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
 include make/packages.mk make/cuda.mk make/mpi.mk make/libraries.mk make/library.mk make/install.mk make/wheel.mk make/tarball.mk \
-        make/python.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+        make/python.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/fuzz_jax/fuzz_jax.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test test-slurm test-report specs soak asan tsan lint lint-only clean help
 .DELETE_ON_ERROR:

@@ -1,0 +1,18 @@
+-- processes: 1 x 8
+-- processes: 2 x 4
+-- processes: 4 x 2
+-- Random programs give what JAX gave, at each of their lines: those of programs.jsonl, or of the file that
+-- SHARDRT_FUZZ_JAX names, as `make fuzz-jax` writes it.
+
+local programs = require "tests.fuzz_jax.programs"
+
+describe("random programs", function()
+  local own = "tests/fuzz_jax/programs.jsonl"
+  local path = os.getenv "SHARDRT_FUZZ_JAX" or own
+
+  it("give JAX's answers at each line, wherever their arrays lie", function()
+    local count, compared, wrong = programs.run(path)
+    assert.equal("", table.concat(wrong, "\n\n", 1, math.min(#wrong, 10)), #wrong .. " of " .. count .. " programs")
+    assert.is_true(count > 0 and compared > 3 * count)
+  end)
+end)
