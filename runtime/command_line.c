@@ -39,8 +39,11 @@ static const char help[] =
     "                                                      write checksums of data files beside them, or compare the\n"
     "                                                      files with these (shardrt index --help)\n"
     "       shardrt report [-o PAGE] TRACE...              make a page of what --trace recorded\n"
+    "       shardrt [run -n N] [options] devices           show each process's devices, how GPUs are linked, which\n"
+    "                                                      libraries they use, and what is missing\n"
     "\n"
-    "Options stand before the recipe, `test` or `index`. Words after these belong to the recipe or to busted.\n"
+    "Options stand before the recipe, `test`, `index` or `devices`. Words after these belong to the recipe or to "
+    "busted.\n"
     "\n"
     "  --platform NAME        host, cuda, or auto: cuda where there is a GPU (default auto; also SHARDRT_PLATFORM)\n"
     "  --devices N            devices of each process (default 1, or with cuda the process's share of the machine's "
@@ -133,8 +136,14 @@ static enum command parse_command(const char *word) {
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
   if (strcmp(word, "index") == 0) return COMMAND_INDEX;
   if (strcmp(word, "report") == 0) return COMMAND_REPORT;
+  if (strcmp(word, "devices") == 0) return COMMAND_DEVICES;
   if (strcmp(word, "run") == 0) return COMMAND_RUN;
   return COMMAND_RECIPE;
+}
+
+/* What runs in all processes of a job, and takes what follows as its own. */
+static bool runs_no_recipe(enum command command) {
+  return command == COMMAND_TEST || command == COMMAND_INDEX || command == COMMAND_DEVICES;
 }
 
 static void print_version(void) {
@@ -348,7 +357,7 @@ struct command_line command_line_parse(int argc, char **argv) {
   if (devices != NULL && devices[0] != '\0') o.job.devices = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
-  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX || o.command == COMMAND_REPORT) {
+  if (runs_no_recipe(o.command) || o.command == COMMAND_REPORT) {
     if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
     o.argc = argc - optind - 1;
     o.argv = argv + optind + 1;
@@ -379,7 +388,7 @@ struct command_line command_line_parse(int argc, char **argv) {
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
   const enum command started = parse_command(o.recipe);
-  if (o.command == COMMAND_RUN && (started == COMMAND_TEST || started == COMMAND_INDEX)) {
+  if (o.command == COMMAND_RUN && runs_no_recipe(started)) {
     if (o.restarts >= 0) complain(&o, "%s is for recipes: nothing else has checkpoints", "--restarts");
     if (o.report != NULL || o.metrics != NULL) complain(&o, "%s are for recipes", "--report and --metrics");
     return o;

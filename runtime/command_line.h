@@ -6,7 +6,15 @@
 
 #include "shardrt.h"
 
-enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_REPORT, COMMAND_RUN };
+enum command {
+  COMMAND_RECIPE,
+  COMMAND_PLAN,
+  COMMAND_TEST,
+  COMMAND_INDEX,
+  COMMAND_REPORT,
+  COMMAND_DEVICES,
+  COMMAND_RUN
+};
 
 struct command_line {
   enum command command;

@@ -74,13 +74,15 @@ static void leave(struct invocation *p, lua_State *L) {
 }
 
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
- * processes should be able to understand. `shardrt test` and `index` have said what they have to say. */
+ * processes should be able to understand. `shardrt test`, `index` and `devices` have said
+ * what they have to say. */
 static int exit_job(lua_State *L) {
   struct invocation *p = lua_touserdata(L, lua_upvalueindex(1));
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
   if (status != 0) {
     status = status & 0xff ? status & 0xff : 1;
-    const bool has_spoken = p->command_line.command == COMMAND_TEST || p->command_line.command == COMMAND_INDEX;
+    const enum command command = p->command_line.command;
+    const bool has_spoken = command == COMMAND_TEST || command == COMMAND_INDEX || command == COMMAND_DEVICES;
     const bool is_quiet = has_spoken || shardrt_job_info_get(p->job)->process_count == 1;
     luaL_where(L, 1);
     lua_pushfstring(L, "%sos.exit ended the job with status %d", lua_tostring(L, -1), status);
@@ -149,7 +151,7 @@ static void push_invocation(lua_State *L, const struct invocation *p) {
  * lives as long as the state. */
 static const char *run_program(lua_State *L, const struct invocation *p) {
   const struct command_line *o = &p->command_line;
-  static const char *const functions[] = {"run", "plan", "test", "index", "report"};
+  static const char *const functions[] = {"run", "plan", "test", "index", "report", "devices"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);

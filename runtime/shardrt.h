@@ -70,6 +70,7 @@ extern "C" {
  * is a handle. In the source tree the parts lie in the rooms that they are of; `make install` puts them in one file. */
 
 #include "layout/layout_api.h"
+#include "platform/inventory_api.h"
 #include "memory/memory_api.h"
 #include "comm/comm_api.h"
 #include "reshard/reshard_api.h"

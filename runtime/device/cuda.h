@@ -43,6 +43,12 @@ void *cuda_library(const char *what, const char *const *names, const char *remed
 /* One of its functions; NULL, with the message set for EINVAL, where it has none of that name. */
 void *cuda_function(const char *what, void *library, const char *name);
 
+/* As struct accelerator says of `library`: device/library.c. */
+int cuda_library_at(int32_t index, struct accelerator_library *out);
+/* Of these the ones that have files of their own, for which they leave the name out. EINVAL. */
+int cublas_library(struct accelerator_library *out);
+int nccl_library(struct accelerator_library *out);
+
 /* The functions of struct accelerator that have files of their own, as it says of each. */
 /* Of two GPUs with access to each other, by CUDA's numbers. Atomic operations go over NVLink and not over PCIe; that is
  * what the runtime tells of it. (What it calls a link's performance rank only compares links of one kind.) */

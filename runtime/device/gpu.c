@@ -231,6 +231,26 @@ int gpu_describe(int32_t number, struct accelerator_info *out) {
   return SHARDRT_OK;
 }
 
+int gpu_examine(int32_t number, shardrt_gpu *out) {
+  static const char what[] = "a GPU is looked at";
+  const struct gpu *g = gpu_of(number);
+  struct cudaDeviceProp properties;
+  size_t available = 0, total = 0;
+  int code = cuda_check(cudaGetDeviceProperties(&properties, g->number), "cudaGetDeviceProperties", what, number);
+  if (code < 0) return code;
+  shardrt_gpu made = {
+      .number = g->number, .major = properties.major, .minor = properties.minor, .memory = (int64_t)g->memory};
+  memcpy(made.name, g->name, sizeof made.name);
+  memcpy(made.uuid, g->uuid, sizeof made.uuid);
+  code = cuda_check(cudaDeviceGetPCIBusId(made.bus, sizeof made.bus, g->number), "cudaDeviceGetPCIBusId", what, number);
+  if (code == SHARDRT_OK) code = cuda_use(what, number);
+  if (code == SHARDRT_OK) code = cuda_check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo", what, number);
+  if (code < 0) return code;
+  made.available = (int64_t)available;
+  *out = made;
+  return SHARDRT_OK;
+}
+
 int32_t gpu_link(int32_t number, int32_t other) {
   const struct gpu *from = gpu_of(number), *to = gpu_of(other);
   if (from == to) return ACCELERATOR_SAME;

@@ -30,12 +30,13 @@ struct gpu_device {
   uint32_t noted;
 };
 
-/* As accelerator.h says of open, describe, link and reaches. */
+/* As accelerator.h says of open, describe, examine, link and reaches. */
 int gpu_open(const struct accelerator_wanted *wanted, int32_t *devices);
 void gpu_synchronize(void); /* waits for all streams; after an error that stays, CUDA does not wait */
 void gpu_close(void);
 int32_t gpu_count(uint64_t *which);
 int gpu_describe(int32_t device, struct accelerator_info *out);
+int gpu_examine(int32_t device, shardrt_gpu *out);
 int32_t gpu_link(int32_t device, int32_t other);
 bool gpu_reaches(int32_t device, int32_t other);
 

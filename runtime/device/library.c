@@ -94,3 +94,23 @@ void *cuda_function(const char *what, void *library, const char *name) {
   if (function == NULL) error_set(SHARDRT_EINVAL, "%s: the library that is found has no %s: it is too old", what, name);
   return function;
 }
+
+static int find_runtime(struct accelerator_library *out) {
+  int version = 0;
+  if (cudaRuntimeGetVersion(&version) == cudaSuccess)
+    snprintf(out->version, sizeof out->version, "%d.%d", version / 1000, version % 1000 / 10);
+  cudaError_t (*const function)(int *) = cudaRuntimeGetVersion;
+  out->within = *(void *const *)&function; /* as POSIX says for functions */
+  return SHARDRT_OK;
+}
+
+int cuda_library_at(int32_t index, struct accelerator_library *out) {
+  static const struct {
+    const char *name;
+    int (*find)(struct accelerator_library *out);
+  } libraries[] = {{"CUDA runtime", find_runtime}, {"cuBLAS", cublas_library}, {"NCCL", nccl_library}};
+  if ((size_t)index >= sizeof libraries / sizeof *libraries) return 0;
+  *out = (struct accelerator_library){.name = libraries[index].name};
+  const int code = libraries[index].find(out);
+  return code < 0 ? code : 1;
+}

@@ -29,6 +29,10 @@ const char *accelerator_name(void) {
   return platform.opened == NULL ? "host" : platform.opened->name;
 }
 
+int32_t accelerator_devices(void) {
+  return platform.users > 0 ? platform.devices : 0;
+}
+
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
 
 static const struct plugin_kind kind = {
@@ -82,6 +86,14 @@ void accelerator_text(char *out, size_t bytes) {
     snprintf(out, bytes, "%s, %d found here", kind.name, (int)count);
   else
     snprintf(out, bytes, "%s; %s", kind.name, shardrt_error_message());
+}
+
+int accelerator_plugin(const struct accelerator **out) {
+  const void *table;
+  const int code = plugin_open(&kind, &table);
+  if (code < 0) return code;
+  *out = table;
+  return table == NULL ? plugin_missing(&kind) : SHARDRT_OK;
 }
 
 /* For a job that is opened while another is. */

@@ -55,6 +55,13 @@ struct accelerator_info {
   size_t memory;    /* bytes of the GPU; where processes share it (accelerator_wanted), this one's part */
 };
 
+/* A library that the platform's plug-in uses. */
+struct accelerator_library {
+  const char *name;   /* "NCCL"; static */
+  char version[32];   /* "2.28.3"; "": it does not say */
+  const void *within; /* an address in it, by which its file is found; NULL: it is not loaded */
+};
+
 /* A box of elements whose strides, in elements, may be any: element i (an index in each dimension) goes from
  * from[from_first + sum of i[d] * from_stride[d]] to the same of `to`. ndim 0: one element. */
 struct accelerator_place {
@@ -287,6 +294,11 @@ struct accelerator {
   /* How GPUs of this host are linked, each with each: links[i * count + k]. They may be other processes'; of those that
    * this one does not see nothing is known: ACCELERATOR_FAR. */
   int (*topology)(int32_t count, const uint8_t (*uuids)[16], int32_t *links);
+  /* As shardrt_gpu_get, of a device that is open. */
+  int (*examine)(int32_t device, shardrt_gpu *out);
+  /* Number `index` of the libraries that it uses, from 0, opened where it was not yet: 1; 0: there are no more. EINVAL:
+   * it cannot be used, and the message says what would do; *out has its name. No device need be open. */
+  int (*library)(int32_t index, struct accelerator_library *out);
 
   const struct accelerator_memory *memory;
   const struct accelerator_streams *streams;
@@ -295,13 +307,18 @@ struct accelerator {
   const struct accelerator_links *links;
 };
 
-enum { ACCELERATOR_VERSION = 10 };
+enum { ACCELERATOR_VERSION = 11 };
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */
 
 /* NULL: the devices are the host's. */
 const struct accelerator *accelerator_get(void);
+/* How many devices this process has; 0: no job is open. */
+int32_t accelerator_devices(void);
+/* The plug-in's table, whether or not there is a GPU. EINVAL: there is none, or it cannot be used, with what would
+ * do. */
+int accelerator_plugin(const struct accelerator **out);
 /* What was looked for. */
 struct accelerator_finding {
   const struct accelerator *found; /* NULL: the devices are the host's */

@@ -6,6 +6,8 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 fail.own()
 
+ffi.cdef "int gethostname(char *name, size_t capacity);"
+
 local collective = {}
 
 local Numbers = ffi.typeof "int64_t[?]"
@@ -13,6 +15,13 @@ local Numbers = ffi.typeof "int64_t[?]"
 --- Whether this is process 0.
 ---@return boolean
 function collective.is_first() return current.info.process_index == 0 end
+
+--- The name of the host that this process is on.
+---@return string
+function collective.host_name()
+  local name = ffi.new "char[256]"
+  return ffi.C.gethostname(name, 255) == 0 and ffi.string(name) or "?"
+end
 
 --- Says what the user should know although the job goes on; once, on stderr.
 ---@param format string
@@ -48,6 +57,21 @@ end
 ---@return ffi.cdata* # of int64_t
 function collective.gather_numbers(caller, numbers)
   return collective.gather(caller, Numbers, Numbers(#numbers, numbers), #numbers)
+end
+
+--- In process 0 the texts of all processes, process 0's first; elsewhere none. A text has a byte at least, and none is
+--- zero. Every process must call it alike.
+---@param caller string
+---@param text string
+---@return string[]
+function collective.gather_texts(caller, text)
+  local out = ffi.new "shardrt_buffer *[1]"
+  fail.check(C.shardrt_gather_texts(current.job, caller, text, out))
+  local texts = ffi.string(C.shardrt_buffer_data(out[0]), C.shardrt_buffer_bytes(out[0]))
+  C.shardrt_buffer_free(out[0])
+  local told = {}
+  for one in texts:gmatch "[^%z]+" do told[#told + 1] = one end
+  return told
 end
 
 --- Process 0's two whole numbers, in every process. Every process must call it alike.

@@ -22,7 +22,7 @@ local program = {}
 -- What the command line asks for (runtime/main.c).
 ---@class shardrt.program.Invocation
 ---@field job userdata
----@field recipe string? # nil for test, index and report
+---@field recipe string? # nil for test, index, report and devices
 ---@field only_process integer? # of a plan; nil: all
 ---@field shows_progress boolean? # nil: on a terminal
 ---@field stop_job function? # ends the job in every process, with the status that says it was stopped
@@ -167,6 +167,15 @@ end
 function program.report(asked)
   current.set(asked.job)
   local ok, problem = pcall(require("shardrt.program.report_trace").run, arg)
+  if not ok then return tostring(problem) end
+end
+
+--- Shows what devices the job has: `arg` is its command line.
+---@param asked shardrt.program.Invocation
+---@return string?
+function program.devices(asked)
+  current.set(asked.job)
+  local ok, problem = pcall(require("shardrt.program.device_report").run, arg)
   if not ok then return tostring(problem) end
 end
 

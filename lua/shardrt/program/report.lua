@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
@@ -13,8 +14,6 @@ local shape = require "shardrt.layout.shape"
 local watch = require "shardrt.loader.watch"
 fail.own()
 
-ffi.cdef "int gethostname(char *name, size_t capacity);"
-
 local report = {}
 
 local MOST_PICTURES = 12 -- of layouts, on the page
@@ -23,11 +22,6 @@ local WHAT = "the end of the report"
 local is_asked = false -- for, and the page is not written yet
 local path -- of the page; nil: this process does not know
 local began, clock
-
-local function host_name()
-  local name = ffi.new "char[256]"
-  return ffi.C.gethostname(name, 255) == 0 and ffi.string(name) or "?"
-end
 
 --- Before the recipe. Every process must call it; a path that cannot be written is an error in all.
 ---@param wanted string? # process 0 has it
@@ -43,7 +37,7 @@ local function own_text(lines)
   local loaders = {}
   for i, line in ipairs(lines) do loaders[i] = { where = line.where, totals = line.totals } end
   return assert(json.encode({
-    process = current.info.process_index, host = report_page.clean(host_name()), loaders = loaders,
+    process = current.info.process_index, host = report_page.clean(collective.host_name()), loaders = loaders,
   }, "the report"))
 end
 
@@ -114,12 +108,8 @@ end
 
 -- In process 0: what all told.
 local function gather(lines)
-  local out = ffi.new "shardrt_buffer *[1]"
-  fail.check(C.shardrt_gather_texts(current.job, WHAT, own_text(lines), out))
-  local texts = ffi.string(C.shardrt_buffer_data(out[0]), C.shardrt_buffer_bytes(out[0]))
-  C.shardrt_buffer_free(out[0])
-  local told = {}
-  for text in texts:gmatch "[^%z]+" do told[#told + 1] = assert(json.decode(text)) end
+  local told = collective.gather_texts(WHAT, own_text(lines))
+  for i, text in ipairs(told) do told[i] = assert(json.decode(text)) end
   return told
 end
 

@@ -150,6 +150,16 @@ static int nccl_open(void) {
   return code;
 }
 
+int nccl_library(struct accelerator_library *out) {
+  const int code = nccl_open();
+  int version = 0;
+  if (code < 0) return code;
+  if (nccl.ncclGetVersion(&version) == ncclSuccess)
+    snprintf(out->version, sizeof out->version, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+  out->within = *(void **)&nccl.ncclGetVersion; /* as POSIX says for functions */
+  return SHARDRT_OK;
+}
+
 static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
   int code = nccl_open();
   if (code < 0) return code;

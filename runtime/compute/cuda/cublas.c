@@ -83,6 +83,12 @@ static int open_library(const char *what) {
   return SHARDRT_OK;
 }
 
+int cublas_library(struct accelerator_library *out) {
+  const int code = open_library("a product of matrices");
+  if (code == SHARDRT_OK) out->within = *(void **)&cublas.create; /* as POSIX says for functions */
+  return code;
+}
+
 /* What a new handle computes with. */
 static int handle_set(const struct handle *self, const char *what) {
   int code = check_cublas(cublas.set_stream(self->handle, cuda_stream(self->device, ACCELERATOR_MAIN)),
