@@ -148,6 +148,10 @@ describe("an object in a bucket", function()
     }
     assert.equal(0, here.status, here.output)
     gives(here.stdout, open:format("s3://data/mds/" .. name))
+    local lie = files.slurp(folder .. "/data/mds/scalars/index.json")
+      :gsub('"samples": %d+', '"samples": 2000000000000000000'):gsub('"bytes": %d+', '"bytes": 9000000000000000000')
+    files.write(folder, "data/mds/scalars/index.json", lie)
+    fails("index.json tells of 2000000000000000000 samples", open:format "s3://data/mds/scalars")
   end)
 end)
 

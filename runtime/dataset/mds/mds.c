@@ -329,10 +329,11 @@ static int open_known(struct mds *self, char *const *paths, const shardrt_source
   const int32_t count = (int32_t)self->index.nshards;
   struct record_file_known *known = alloc_zeros((size_t)count, sizeof *known);
   if (known == NULL) return ALLOC_FAILED;
+  int64_t left = INT64_MAX >> 10; /* samples that all may have: Lua counts them in doubles */
   for (int32_t i = 0; i < count; i++) {
     const struct mds_shard *shard = &self->index.shards[i];
-    if (shard->samples < 0 || shard->raw.bytes > UINT32_MAX ||
-        shard->samples > shard->raw.bytes / (int64_t)sizeof(uint32_t)) { /* each has an offset, which is an uint32 */
+    const int64_t most = shard->raw.bytes / (int64_t)sizeof(uint32_t); /* each has an offset, which is an uint32 */
+    if (shard->samples < 0 || shard->raw.bytes > UINT32_MAX || shard->samples > most || shard->samples > left) {
       alloc_free(known);
       return error_set(SHARDRT_EFORMAT,
                        "the folder %s: index.json tells of %lld samples in %lld bytes (%s); a shard has %u bytes at "
@@ -340,6 +341,7 @@ static int open_known(struct mds *self, char *const *paths, const shardrt_source
                        self->folder, (long long)shard->samples, (long long)shard->raw.bytes, shard->raw.name,
                        UINT32_MAX);
     }
+    left -= shard->samples;
     known[i] = (struct record_file_known){.bytes = (size_t)shard->raw.bytes,
                                           .rows = shard->samples,
                                           .fingerprint = hash_of_file(hash_of_file(0, &shard->raw), &shard->zip)};
