@@ -10,8 +10,10 @@ static const shardrt_source_options usual;
 
 int shardrt_object_bytes(const char *address, int64_t *out) {
   struct stored file;
-  int code = stored_open(address, &usual, &file);
-  if (code != SHARDRT_OK) return code;
+  bool there;
+  *out = 0;
+  int code = stored_open_if(address, &usual, NULL, &file, &there);
+  if (code != SHARDRT_OK || !there) return code;
   *out = (int64_t)file.bytes;
   stored_close(&file);
   return SHARDRT_OK;

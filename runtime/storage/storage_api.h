@@ -8,8 +8,8 @@
  * a job, when all sources are freed. */
 int shardrt_verify_finish(void);
 
-/* One object of a bucket ("s3://bucket/key"), read through the cache: its length; all of it; the hash of `bytes` bytes
- * from `offset` on, as shardrt_file_fingerprint's. EIO: it cannot be read. EFORMAT: it ends before. */
+/* One object of a bucket ("s3://bucket/key"), read through the cache: its length, 0 for none; all of it; the hash of
+ * `bytes` bytes from `offset` on, as shardrt_file_fingerprint's. EIO: it cannot be read. EFORMAT: it ends before. */
 int shardrt_object_bytes(const char *address, int64_t *out);
 int shardrt_object_read(const char *address, shardrt_buffer **out);
 int shardrt_object_fingerprint(const char *address, int64_t offset, int64_t bytes, uint64_t *out);

@@ -11,7 +11,8 @@ local folder, server
 
 setup(function()
   folder = files.folder()
-  os.execute(("cd '%s' && mkdir -p data busy resets hesitant unfinished lost expires hangs stalls"):format(folder))
+  local buckets = "data busy resets hesitant unfinished lost expires hangs stalls clings"
+  os.execute(("cd '%s' && mkdir -p %s"):format(folder, buckets))
   server = s3.start(folder)
 end)
 teardown(function()
@@ -142,8 +143,10 @@ describe("an object that all processes write", function()
       local pid = pipe:read "*n"
       pipe:close()
       os.execute(([==[n=$(cat '%s/s3.log' | wc -l)
-        ( while ! tail -n +$((n + 1)) '%s/s3.log' | grep -q '^PUT /%s.*partNumber=.* 200'; do sleep 0.05; done
-          kill -%s %d ) >/dev/null 2>&1 &]==]):format(dir, dir, bucket, signal, pid))
+        ( until tail -n +$((n + 1)) '%s/s3.log' | grep -q '^PUT /%s.*partNumber=.* 200'; do
+            sleep 0.05; kill -0 %d || exit; done
+          for s in %s; do kill -$s %d; sleep 2.1; done ) >/dev/null 2>&1 &]==]):format(dir, dir, bucket, pid, signal,
+          pid))
     end
   ]=]
   local SAVE = KILLED .. [[
@@ -182,6 +185,13 @@ describe("an object that all processes write", function()
     end
     shardrt.say("%d steps, %g", checkpoint.steps, np.mean(model.w):item())
   ]]
+  it("must lie in a bucket that has a name", function()
+    for _, dir in ipairs { "s3://", "s3:///run" } do
+      local ok, problem = pcall(require "shardrt".checkpoint, { dir = dir })
+      assert.truthy(not ok and problem:find(('dir = "%s"; a bucket\'s name stands behind s3://'):format(dir), 1, true))
+    end
+  end)
+
   local function list_steps(bucket)
     local pipe = io.popen(("cd '%s/%s' && find . -type f | sort"):format(folder, bucket))
     local text = pipe:read "*a"
@@ -202,6 +212,14 @@ describe("an object that all processes write", function()
       goes_on("restored nil\n7 steps, 7\n", "7", { processes = 2, devices = 2 })
       assert.equal("./run 7/step-0000000003/arrays.safetensors\n./run 7/step-0000000003/checkpoint.json\n"
         .. "./run 7/step-0000000006/arrays.safetensors\n./run 7/step-0000000006/checkpoint.json\n", list_steps "data")
+      -- A server that refuses says nothing of a checkpoint, which is neither passed over nor removed for it.
+      files.write(server.work, "withheld", "run 7/step-0000000006/arrays.safetensors")
+      local refused = run(CHECKPOINT, { processes = 2, devices = 2, args = { "0", "data", server.work, "9" } })
+      assert.not_equal(0, refused.status)
+      assert.truthy(refused.stderr:find "step%-0000000006/arrays%.safetensors: .*the server answers 403 AccessDenied",
+        refused.stderr)
+      assert.equal("", refused.stdout)
+      os.remove(server.work .. "/withheld")
       -- What a killed run left, and a newest one that was damaged.
       os.execute(("cd '%s/data/run 7' && mkdir step-0000000008 && cp step-0000000003/arrays.safetensors "
         .. "step-0000000008 && cp -r step-0000000006 step-0000000009 && printf X | "
@@ -243,5 +261,13 @@ describe("an object that all processes write", function()
       list_steps "stalls")
     assert.same({}, server:uploads())
     assert.truthy(result.stderr:find("the job was stopped by SIGTERM at step 3, which is saved", 1, true))
+  end)
+
+  it("does not hold up who asks again for an end while the server does not answer", function()
+    local before = os.time()
+    local result = run((SAVE:gsub("s3://hangs", "s3://clings")), { args = { "TERM TERM", "clings", server.work } })
+    assert.equal(128 + 15, result.status, result.output)
+    assert.is_true(os.time() - before < 30)
+    assert.equal(1, #server:uploads())
   end)
 end)

@@ -355,6 +355,9 @@ local function check_options(o)
   path_of.refuse_scheme("checkpoint", o.dir)
   path_of.refuse_unwritable("checkpoint", o.dir)
   local in_bucket = path_of.is_bucket(o.dir)
+  if in_bucket and not o.dir:find "^..://[^/]" then
+    fail("checkpoint: dir = %s; a bucket's name stands behind s3://", list.show(o.dir))
+  end
   return {
     dir = in_bucket and o.dir:gsub("/+$", "") or o.dir, place = in_bucket and bucket or folder,
     every = check_count(o, "every"), keep = check_count(o, "keep"), loaders = check_loaders(o),

@@ -22,8 +22,9 @@ local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
 
 local Hashes = ffi.typeof "uint64_t[?]"
 
--- How files are read where they lie: on a disk, in a bucket. size: 0 where there is none; slurp: a text, or nil and why
--- there is none; fingerprint: as shardrt_file_fingerprint.
+-- How files are read where they lie: on a disk, in a bucket. size: in process 0; 0 where there is none; and an error's
+-- code, or 0; slurp: a text, or nil and why there is none; fingerprint: as shardrt_file_fingerprint. A server that does
+-- not answer, or refuses, says nothing of a checkpoint: that is an error, not damage.
 local on_disk, in_bucket = { fingerprint = C.shardrt_file_fingerprint }, { fingerprint = C.shardrt_object_fingerprint }
 
 local function readers_of(path) return path_of.is_bucket(path) and in_bucket or on_disk end
@@ -32,7 +33,7 @@ function on_disk.size(path)
   local file = io.open(path, "rb")
   local bytes = file and file:seek "end" or 0
   if file then file:close() end
-  return bytes
+  return bytes, 0
 end
 
 function on_disk.slurp(path)
@@ -45,15 +46,25 @@ end
 
 function in_bucket.size(path)
   local out = ffi.new "int64_t[1]"
-  return C.shardrt_object_bytes(path, out) >= 0 and tonumber(out[0]) or 0
+  local code = C.shardrt_object_bytes(path, out)
+  return tonumber(out[0]), code
 end
 
-function in_bucket.slurp(path)
+function in_bucket.slurp(path, caller)
   local out = ffi.new "shardrt_buffer *[1]"
   local code = C.shardrt_object_read(path, out)
-  if code < 0 then return nil, fail.message(code) end
-  local buffer = owned(out, "shardrt_buffer_free")
+  local buffer = code >= 0 and owned(out, "shardrt_buffer_free") -- also where another process cannot read it
+  fail.check(C.shardrt_check_outcome(current.job, caller, code))
   return ffi.string(C.shardrt_buffer_data(buffer), C.shardrt_buffer_bytes(buffer))
+end
+
+-- How long process 0 finds a file; 0: there is none. Every process must call it.
+local function size_of(caller, path)
+  local bytes, code = 0, 0
+  if collective.is_first() then bytes, code = readers_of(path).size(path) end
+  local told, problem = collective.from_first(caller .. ": the size of the file", bytes, code)
+  if problem < 0 then fail.check(C.shardrt_check_outcome(current.job, caller, code)) end
+  return tonumber(told)
 end
 
 -- The checksums of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
@@ -69,7 +80,9 @@ local function checksums(caller, path, bytes)
     end
   end
   code = C.shardrt_check_outcome(current.job, caller, code)
-  if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
+  if code == C.SHARDRT_EFORMAT or code == C.SHARDRT_EIO and not path_of.is_bucket(path) then
+    return nil, fail.message(code)
+  end
   fail.check(code)
   local all, pieces = collective.gather(caller, Hashes, mine, share), {}
   for i = 0, count - 1 do pieces[i + 1] = bit.tohex(all[i % n * share + math.floor(i / n)]) end
@@ -92,7 +105,7 @@ end
 ---@return table
 function manifest.describe_arrays(caller, path)
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", readers_of(path).size(path), 0)))
+  local bytes = size_of(caller, path)
   local pieces, problem = checksums(caller, path, bytes)
   if not pieces then fail("%s: what was written cannot be read back: %s", caller, problem) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
@@ -107,8 +120,7 @@ function manifest.describe_object(caller, path, sums)
   local all, pieces = ffi.cast("const uint64_t *", C.shardrt_buffer_data(sums)), {}
   for i = 1, tonumber(C.shardrt_buffer_bytes(sums)) / 8 do pieces[i] = bit.tohex(all[i - 1]) end
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = collective.is_first() and in_bucket.size(path) or 0
-  bytes = tonumber((collective.from_first(caller .. ": the size of the object", bytes, 0)))
+  local bytes = size_of(caller, path)
   if math.ceil(bytes / PIECE) ~= #pieces then fail("%s: %s is not as long as it was written", caller, path) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
 end
@@ -136,8 +148,8 @@ local function is_content(content)
 end
 
 -- What a checkpoint.json holds (of another version: nothing but that), and its text; or nil and what is wrong with it.
-local function read(path)
-  local text, problem = readers_of(path).slurp(path)
+local function read(caller, path)
+  local text, problem = readers_of(path).slurp(path, caller)
   if not text then return nil, problem end
   local version, sum = text:match('^{"shardrt_checkpoint":(%d+),"xxh3":"(%x+)","content":')
   if not version then return nil, path .. ": it does not begin as a checkpoint does" end
@@ -160,7 +172,7 @@ end
 ---@return table?
 ---@return string?
 function manifest.read(caller, path)
-  local content, text = read(("%s/%s"):format(path, MANIFEST))
+  local content, text = read(caller, ("%s/%s"):format(path, MANIFEST))
   local mine = content and C.shardrt_fingerprint(text, #text) or 0
   local all = collective.gather(caller .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
   if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
@@ -176,7 +188,7 @@ function manifest.read(caller, path)
   end
   if not content.file then return content end
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", readers_of(path).size(path), 0)))
+  local bytes = size_of(caller, path)
   if bytes ~= content.file.bytes then
     return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
   end

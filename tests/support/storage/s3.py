@@ -22,10 +22,13 @@ with; parts but the last have PART_LEAST bytes or more. Other buckets, for writi
   resets     the first request for each part is cut off in its middle
   hesitant   to complete an upload is answered by 200 and InternalError once
   unfinished the same always, with another error
-  lost       an upload is completed, and no answer comes
+  lost       an upload is completed, and no answer comes; nor does one to the first that begins
   expires    the third part and those after it find that the token has expired
   hangs      the third part and those after it are not answered for a minute
   stalls     the very first part is not
+  clings     the same as hangs, and no upload is ended for a minute
+
+Objects whose keys WORK/withheld has, a line each, cannot be read.
 
 Listings have PAGE objects a page. Beside that, as AWS's machines give credentials: /latest/… (IMDSv2), the same at
 /once/latest/…, which expire and are given once, /container and /container/busy, where the first request is refused.
@@ -293,6 +296,10 @@ class Handler(BaseHTTPRequestHandler):
             if os.path.isfile(os.path.join(folder, key)):
                 os.remove(os.path.join(folder, key))
             return self.answer(204)
+        if os.path.exists(os.path.join(WORK, "withheld")):
+            with open(os.path.join(WORK, "withheld")) as keys:
+                if key in keys.read().split("\n"):
+                    raise Refusal(403, "AccessDenied", "Access Denied")
         return self.object(bucket, os.path.join(folder, key))
 
     # ---- uploads in parts
@@ -316,6 +323,8 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 uploads[name] = (bucket, key, {})
                 note_uploads()
+            if bucket == "lost" and self.is_first():
+                return self.cut_off()
             return self.xml(
                 f"<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key>"
                 f"<UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
@@ -326,6 +335,8 @@ class Handler(BaseHTTPRequestHandler):
         if not known or known[:2] != (bucket, key):
             raise Refusal(404, "NoSuchUpload", "The specified multipart upload does not exist.")
         if self.command == "DELETE":
+            if bucket == "clings":
+                time.sleep(60)
             return self.end_upload(name, 204)
         if self.command == "PUT":
             return self.part(bucket, name, known[2], int(asks["partNumber"][0]))
@@ -345,7 +356,7 @@ class Handler(BaseHTTPRequestHandler):
         if bucket == "expires" and number > 2:
             raise Refusal(400, "ExpiredToken", "The provided token has expired.")
         stalls = bucket == "stalls" and self.is_first("stalls")
-        if stalls or bucket == "hangs" and number > 2:
+        if stalls or bucket in ("hangs", "clings") and number > 2:
             time.sleep(60)
         folder = os.path.join(WORK, "parts", urllib.parse.quote(name, ""))
         os.makedirs(folder, exist_ok=True)
