@@ -8,7 +8,8 @@ local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
 local folder = plugin:gsub("/[^/]*$", "", 1)
 
 local function run(environment, words, program)
-  return mpi.shell(("env %s %s %s %s"):format(mpi.environment, environment, program or mpi.program(), words))
+  return mpi.shell(("env -u SHARDRT_PLATFORM %s %s %s %s"):format(mpi.environment, environment,
+    program or mpi.program(), words))
 end
 
 -- The cells of the lines of `text` that begin so: without the file, which has blanks nowhere.

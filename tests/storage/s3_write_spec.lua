@@ -27,7 +27,7 @@ local function run(source, o)
   o = o or {}
   return mpi.run {
     source = 'local shardrt = require "shardrt"\nlocal np, P = require "shardrt.numpy", shardrt.P\n' .. source,
-    env = env, processes = o.processes, devices = o.devices or 1, args = o.args, limit = 100,
+    env = env, processes = o.processes, devices = o.devices or 1, args = o.args, limit = o.limit or 100,
   }
 end
 
@@ -264,10 +264,10 @@ describe("an object that all processes write", function()
   end)
 
   it("does not hold up who asks again for an end while the server does not answer", function()
-    local before = os.time()
-    local result = run((SAVE:gsub("s3://hangs", "s3://clings")), { args = { "TERM TERM", "clings", server.work } })
+    -- The server would be silent for longer than this limit.
+    local result = run((SAVE:gsub("s3://hangs", "s3://clings")),
+      { args = { "TERM TERM", "clings", server.work }, limit = 50 })
     assert.equal(128 + 15, result.status, result.output)
-    assert.is_true(os.time() - before < 30)
     assert.equal(1, #server:uploads())
   end)
 end)
