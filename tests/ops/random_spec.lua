@@ -80,8 +80,8 @@ local function fused(a, b, c)
   local lost = (p - (sum - back)) + (c - back)
   bits_and_double.number = sum
   if lost ~= 0 and bits_and_double.bits % 2 == 0 then
-    local outwards = (lost > 0) == (sum > 0)
-    bits_and_double.bits = bits_and_double.bits + (outwards and 1 or -1)
+    local outwards = (lost > 0) == (sum > 0) -- a negative number is no uint64 that one could add: C leaves it open
+    bits_and_double.bits = outwards and bits_and_double.bits + 1 or bits_and_double.bits - 1
   end
   return tonumber(ffi.cast("float", bits_and_double.number))
 end
