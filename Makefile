@@ -133,7 +133,7 @@ KILLS ?= 120
 # What starts daemons, which a machine may not want: a Slurm of its own.
 test-slurm: deps
 	$(call install_for,slurm)
-	@$(MAKE) $(CHECKED) specs SPECS=tests/job/slurm_spec.lua
+	@SHARDRT_TEST_SLURM=1 $(MAKE) $(CHECKED) specs SPECS=tests/job/slurm_spec.lua
 
 # What is big: a browser that shows pages of reports.
 test-report: deps

@@ -1,4 +1,4 @@
--- long: 170 s
+-- long: 110 s
 -- waits: for jobs that Slurm preempts.
 -- The scripts of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first, and
 -- asked to end before the time limit.
@@ -149,6 +149,8 @@ describe("under Slurm", function()
   end)
 
   it("gives way before the time limit, by srun and by `shardrt run`, and begins again by RequeueExit", function()
+    -- Slurm's limits are minutes, and it looks twice a minute: a job that a busy machine ends late is over its limit.
+    if not os.getenv "SHARDRT_TEST_SLURM" then return pending "takes five quiet minutes: make test-slurm" end
     mpi.shell(("for f in %s/*/slurm.conf; do echo RequeueExit=85 >> $f; done"):format(folder))
     assert.equal(0, slurm("scontrol reconfigure").status)
     local recipe, text = files.write(folder, "slow.lua", SLOW), files.slurp "docs/slurm.md"
