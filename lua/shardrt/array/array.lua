@@ -109,7 +109,8 @@ comparison.refuse(Array)
 ---@param at integer? # 0 where it is left out
 ---@return shardrt.Array
 function array.wrap(out, sharding, at)
-  return class.new(Array, { handle = owned(out, "shardrt_array_free", at), sharding = sharding })
+  local handle = owned(out, "shardrt_array_free", at) -- before the table, for which Lua may have no memory
+  return class.new(Array, { handle = handle, sharding = sharding })
 end
 
 --- A new array without buffers.

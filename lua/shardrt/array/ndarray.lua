@@ -369,9 +369,10 @@ function words.from_pointer(pointer, dtype_name, sizes, options)
     end
   end
   local release, out = check_release(caller, o.release), buffer_out()
-  fail.check(C.shardrt_buffer_wrap(start, bytes, release, o.context, out), caller)
   local kept = { pointer, o.owner, release } -- by the buffer's finalizer, for as long as that is to be called
-  local buffer = owned(out, function(gone) C.shardrt_buffer_free(kept and gone) end)
+  local function free(gone) C.shardrt_buffer_free(kept and gone) end
+  fail.check(C.shardrt_buffer_wrap(start, bytes, release, o.context, out), caller)
+  local buffer = owned(out, free)
   return wrap_buffer(buffer, dtype_name, sizes, 0, is_constant, release == nil)
 end
 

@@ -58,10 +58,8 @@ function shards.of(x)
     local buffer = C.shardrt_array_buffer(x.handle, i - 1)
     if buffer ~= nil then
       local out = buffer_out(C.shardrt_buffer_retain(buffer))
-      held[made] = {
-        buffer = owned(out, "shardrt_buffer_free"), dtype = x.dtype,
-        sizes = shape.extent_of(shard.box),
-      }
+      local kept = owned(out, "shardrt_buffer_free")
+      held[made] = { buffer = kept, dtype = x.dtype, sizes = shape.extent_of(shard.box) }
     end
   end
   return all

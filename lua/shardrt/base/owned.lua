@@ -11,7 +11,8 @@ local function named(free) return type(free) == "string" and C[free] or free end
 
 local function adopt(out, at, free) return ffi.gc(out[at], named(free)) end
 
---- Takes over out[at], which becomes NULL.
+--- Takes over out[at], which becomes NULL. Between the call that made it and this, nothing may take Lua's memory: no
+--- table, closure or text, such as a table that this stands in.
 ---@param out ffi.cdata* # T *[?]
 ---@param free string|function # the name of C's, or a function that calls it; takes NULL
 ---@param at integer? # 0 where it is left out

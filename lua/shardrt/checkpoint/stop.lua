@@ -25,7 +25,8 @@ local out, found = ffi.new "shardrt_stop_watch *[1]", ffi.new "int32_t[2]"
 ---@return shardrt.checkpoint.Watch
 function stop.watch()
   fail.check(C.shardrt_stop_watch_new(out))
-  local watch = { handle = owned(out, "shardrt_stop_watch_free"), has_saved = false, takes_steps = false }
+  local handle = owned(out, "shardrt_stop_watch_free")
+  local watch = { handle = handle, has_saved = false, takes_steps = false }
   watches[watch] = true
   return watch
 end

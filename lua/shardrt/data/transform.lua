@@ -39,7 +39,8 @@ function transform.new(kind, text, numbers, bytes)
   local out = transform_out()
   local values = ffi.new("double[?]", math.max(#numbers, 1), numbers)
   fail.check(C.shardrt_transform_new(kind, #numbers, values, bytes and #bytes or 0, bytes, out))
-  return class.new(Transform, { name = kind, text = text, handle = owned(out, "shardrt_transform_free") })
+  local handle = owned(out, "shardrt_transform_free")
+  return class.new(Transform, { name = kind, text = text, handle = handle })
 end
 
 --- The C handle of a transform, which the object owns.

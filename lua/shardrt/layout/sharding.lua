@@ -35,8 +35,8 @@ local Sharding = class.define("a sharding", "s", {
 ---@return boolean
 function sharding.is(value) return getmetatable(value) == Sharding end
 
-local function new_sharding(inside, out)
-  inside.handle = owned(out, "shardrt_sharding_free")
+local function new_sharding(handle, inside)
+  inside.handle = handle
   inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(inside.handle)
   return class.new(Sharding, inside)
 end
@@ -66,7 +66,8 @@ function words.NamedSharding(over, by)
     fail("NamedSharding: %s%s", fail.message(code),
       #counts <= C.SHARDRT_MAX_NDIM and fail.suggestion(unknown, axes) or "")
   end
-  return new_sharding({ mesh = over, spec = by }, handle)
+  -- It is taken over before the table is made: Lua may have no memory for that.
+  return new_sharding(owned(handle, "shardrt_sharding_free"), { mesh = over, spec = by })
 end
 
 local function single(caller, on)
@@ -76,7 +77,7 @@ local function single(caller, on)
   end
   local handle = ffi.new "shardrt_sharding *[1]"
   fail.check(C.shardrt_sharding_single(id, handle), caller)
-  return new_sharding({ device = device.get(id) }, handle)
+  return new_sharding(owned(handle, "shardrt_sharding_free"), { device = device.get(id) })
 end
 
 --- The sharding of an array that is whole on one device.

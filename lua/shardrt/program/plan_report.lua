@@ -207,8 +207,8 @@ local function written_part(part)
   fail.check(C.shardrt_safetensors_rows(part.sharding.handle, dtype.named("plan", part.dtype).code, #part.shape,
     shape.to_c(part.shape), job.process_count, job.devices_per_process, out))
   if out[0] == nil then return part, "" end
-  return { shape = part.shape, dtype = part.dtype, sharding = { handle = owned(out, "shardrt_sharding_free") } },
-    ", laid out in rows first"
+  local handle = owned(out, "shardrt_sharding_free")
+  return { shape = part.shape, dtype = part.dtype, sharding = { handle = handle } }, ", laid out in rows first"
 end
 
 -- What a process writes of one part that is saved: its own boxes; of a host array, as process 0, all.
