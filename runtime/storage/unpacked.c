@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "storage/restart.h"
 #include "storage/write/cache.h"
+#include "storage/write/cache_limit.h"
 #include "system/machine.h"
 #include "system/team.h"
 

@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "storage/write/cache.h"
+#include "storage/write/cache_folder.h"
 
 enum { FOLDERS = 256, NAME = 64, FIRST_CLAIM = 64 };
 

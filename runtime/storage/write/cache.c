@@ -1,101 +1,22 @@
 #include "storage/write/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "storage/local/filesystem.h"
 #include "storage/local/mapping.h"
 #include "storage/local/url.h"
-
-/* ---- the folder ---- */
-
-/* The variable's value, or NULL where it is not set or empty. */
-static const char *env_value(const char *name) {
-  const char *value = getenv(name);
-  return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-/* The folder's name; owned by the caller. *shared: it lies where other users may put things in its place. */
-static char *folder_name(const char *asked, bool *shared) {
-  *shared = false;
-  if (asked != NULL && asked[0] != '\0') return alloc_text("%s", asked);
-  if (env_value("SHARDRT_CACHE") != NULL) return alloc_text("%s", env_value("SHARDRT_CACHE"));
-  if (env_value("XDG_CACHE_HOME") != NULL) return alloc_text("%s/shardrt", env_value("XDG_CACHE_HOME"));
-  const char *home = env_value("HOME");
-  if (home != NULL && access(home, W_OK) == 0) return alloc_text("%s/.cache/shardrt", home);
-  *shared = true;
-  return alloc_text("/tmp/shardrt-%lu", (unsigned long)getuid());
-}
-
-const char *cache_site(void) {
-  return env_value("SHARDRT_SITE_CACHE");
-}
-
-/* The bits of a folder that others may write, for what lies in it; of any other folder none. A sticky bit, as /tmp has
- * it, keeps each user's own: nothing is shared there. */
-static mode_t shared_mode(const struct stat *folder) {
-  if ((folder->st_mode & S_ISVTX) != 0) return 0;
-  return (folder->st_mode & (S_IWGRP | S_IWOTH)) != 0 ? folder->st_mode & 02777 : 0;
-}
-
-bool cache_make_inner(const char *path) {
-  struct stat above;
-  if (mkdir(path, 0700) != 0) return false;
-  char *folder = newfile_folder(path);
-  if (folder != NULL && stat(folder, &above) == 0 && shared_mode(&above) != 0) {
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* not what lies there instead by now */
-    if (fd >= 0) (void)fchmod(fd, shared_mode(&above));
-    if (fd >= 0) close(fd);
-  }
-  if (folder == NULL) alloc_do_without("the mode of a folder of the cache");
-  alloc_free(folder);
-  return true;
-}
-
-void cache_open_up(int fd, int folder) {
-  struct stat above;
-  if (fstat(folder, &above) == 0 && shared_mode(&above) != 0) (void)fchmod(fd, shared_mode(&above) & 0666);
-}
-
-/* Makes the folder and those above it, for this user only. `folder` is written to and put back. */
-static int make_folder(char *folder) {
-  for (char *end = folder + 1; end[-1] != '\0'; end++) {
-    if (*end != '/' && *end != '\0') continue;
-    const char old = *end;
-    *end = '\0';
-    const bool made = mkdir(folder, 0700) == 0 || errno == EEXIST || access(folder, F_OK) == 0;
-    const int why = errno;
-    *end = old;
-    if (!made)
-      return error_set(SHARDRT_EIO,
-                       "the cache folder %s cannot be made: %s; $SHARDRT_CACHE (or cache = …) can name another one",
-                       folder, strerror(why));
-  }
-  return SHARDRT_OK;
-}
-
-/* In /tmp anybody may have made it first. */
-static int check_owner(const char *folder) {
-  struct stat status;
-  if (lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == getuid() &&
-      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-    return SHARDRT_OK;
-  return error_set(SHARDRT_EIO, "the cache folder %s is not this user's alone; $SHARDRT_CACHE can name another one",
-                   folder);
-}
+#include "storage/write/cache_folder.h"
+#include "storage/write/cache_limit.h"
 
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
  * is found by its file's length and time alone: it is there to find that the contents changed. */
@@ -157,7 +78,7 @@ static int name_target(const struct cache_request *r, struct target *out) {
 }
 
 static int target_in_cache(const struct cache_request *r, struct target *out) {
-  out->folder = folder_name(r->folder, &out->shared);
+  out->folder = cache_folder_name(r->folder, &out->shared);
   return name_target(r, out);
 }
 
@@ -243,7 +164,7 @@ static int open_for_lock(const struct cache_request *r, const struct target *t) 
   char *http = alloc_text("%s/http", t->folder);
   char *folder = alloc_text("%s/http/%02x", t->folder, (unsigned)(hash_text(0, r->path) & 0xff));
   int fd = -1;
-  if (http != NULL && folder != NULL && make_folder(t->folder) == SHARDRT_OK) {
+  if (http != NULL && folder != NULL && cache_folder_make(t->folder, t->shared) == SHARDRT_OK) {
     (void)cache_make_inner(http);
     (void)cache_make_inner(folder);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -272,191 +193,19 @@ static int get_beside(const struct cache_request *r, struct mapping *out) {
   return code;
 }
 
-/* ---- what nobody uses any more ---- */
-
-enum { KEY_DIGITS = 16, PATH_DIGITS = 8 };
-/* Seconds. A network's file system takes a file away from other hosts that have it mapped: there it stays for long. */
-enum { UNUSED = 3600, UNUSED_ON_NETWORK = 30 * 86400, BETWEEN_LOOKS = 60, MANY = 1000 };
-
-static int unpacked_limit(int64_t *out) {
-  const char *text = env_value("SHARDRT_UNPACKED_BYTES");
-  char *end = NULL;
-  *out = text != NULL ? strtoll(text, &end, 10) : (int64_t)100 << 30;
-  if (*out >= 0 && (text == NULL || (end != text && *end == '\0'))) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "SHARDRT_UNPACKED_BYTES is \"%s\"; it is a number of bytes", text);
-}
-
-/* Its time of access, which not every file system keeps by itself. */
-static void note_use(const char *path) {
-  const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-  (void)utimensat(AT_FDCWD, path, times, 0);
-}
-
-struct unpacked {
-  char *name; /* owned */
-  time_t used;
-  int64_t bytes;
-};
-
-struct unpacked_list {
-  struct unpacked *list;
-  size_t count, capacity;
-  int64_t bytes;
-};
-
-static bool are_digits(const char *text, size_t count) {
-  return strspn(text, "0123456789abcdef") >= count;
-}
-
-/* Whether it is "NAME-PATHKEY-KEY", and so an unpacked file; other files are left alone. */
-static bool is_unpacked(const char *name) {
-  const size_t length = strlen(name), tail = 1 + PATH_DIGITS + 1 + KEY_DIGITS;
-  if (length <= tail) return false;
-  const char *path = name + length - tail, *key = path + 1 + PATH_DIGITS;
-  return *path == '-' && are_digits(path + 1, PATH_DIGITS) && *key == '-' && are_digits(key + 1, KEY_DIGITS);
-}
-
-static bool add_unpacked(struct unpacked_list *all, const char *name, const struct stat *status) {
-  if (all->count == all->capacity) {
-    const size_t capacity = all->capacity > 0 ? 2 * all->capacity : 256;
-    struct unpacked *larger = alloc_array(capacity, sizeof *larger);
-    if (larger == NULL) return false;
-    if (all->count > 0) memcpy(larger, all->list, all->count * sizeof *larger);
-    alloc_free(all->list);
-    all->list = larger;
-    all->capacity = capacity;
-  }
-  char *copy = alloc_text("%s", name);
-  if (copy == NULL) return false;
-  const time_t used = status->st_atim.tv_sec > status->st_mtim.tv_sec ? status->st_atim.tv_sec : status->st_mtim.tv_sec;
-  all->list[all->count++] = (struct unpacked){.name = copy, .used = used, .bytes = status->st_size};
-  all->bytes += status->st_size;
-  return true;
-}
-
-static int by_use(const void *a, const void *b) {
-  const struct unpacked *x = a, *y = b;
-  return (x->used > y->used) - (x->used < y->used);
-}
-
-/* Whether both are made of one path. */
-static bool is_copy(const char *name, const char *own) {
-  const size_t length = strlen(own);
-  return strlen(name) == length && memcmp(name, own, length - KEY_DIGITS) == 0 && strcmp(name, own) != 0;
-}
-
-/* All unpacked files in a folder. False: out of memory. */
-static bool list_unpacked(DIR *folder, struct unpacked_list *out) {
-  struct stat status;
-  bool listed = true;
-  for (const struct dirent *e = readdir(folder); e != NULL && listed; e = readdir(folder))
-    if (is_unpacked(e->d_name) && fstatat(dirfd(folder), e->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(status.st_mode))
-      listed = add_unpacked(out, e->d_name, &status);
-  return listed;
-}
-
-static void clear_unpacked(struct unpacked_list *all) {
-  for (size_t i = 0; i < all->count; i++) alloc_free(all->list[i].name);
-  alloc_free(all->list);
-}
-
-/* Seconds for which a file in the folder is in use, after it was used. */
-static time_t unused_seconds(DIR *folder) {
-  struct stat status;
-  const bool is_network = fstat(dirfd(folder), &status) == 0 && filesystem_is_network(dirfd(folder), status.st_dev);
-  return is_network ? UNUSED_ON_NETWORK : UNUSED;
-}
-
-/* After the target was made. What cannot be removed stays: another user's, in a folder that is shared. */
-static void remove_old(const struct target *t, int64_t limit) {
-  static _Atomic(int64_t) looked; /* into a folder of many, which is not read for each of 10,000 files */
-  const int64_t now = time(NULL), before = atomic_load(&looked);
-  if (now >= before && now - before < BETWEEN_LOOKS) return;
-  DIR *folder = opendir(t->folder);
-  if (folder == NULL) return;
-  struct unpacked_list all = {0};
-  const time_t unused = unused_seconds(folder);
-  if (!list_unpacked(folder, &all)) alloc_do_without("removing old unpacked files");
-  atomic_store(&looked, all.count >= MANY ? now : 0);
-  if (all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);
-  const char *own = strrchr(t->path, '/') + 1;
-  for (size_t i = 0; i < all.count; i++) {
-    const struct unpacked *one = &all.list[i];
-    const bool is_wanted = one->used > now - unused || strcmp(one->name, own) == 0;
-    if (!is_wanted && (all.bytes > limit || is_copy(one->name, own)) &&
-        (unlinkat(dirfd(folder), one->name, 0) == 0 || errno == ENOENT)) /* by now somebody else did */
-      all.bytes -= one->bytes;
-  }
-  clear_unpacked(&all);
-  closedir(folder);
-}
-
-/* The bytes of unpacked files in a folder that cannot go yet. */
-static int64_t bytes_in_use(const char *path) {
-  static _Atomic(int64_t) looked, found; /* of a folder of many; about, as there may be another */
-  const int64_t now = time(NULL), before = atomic_load(&looked);
-  if (now >= before && now - before < BETWEEN_LOOKS) return atomic_load(&found);
-  DIR *folder = opendir(path);
-  if (folder == NULL) return 0;
-  struct unpacked_list all = {0};
-  const time_t unused = unused_seconds(folder);
-  int64_t bytes = 0;
-  if (!list_unpacked(folder, &all)) alloc_do_without("counting unpacked files");
-  for (size_t i = 0; i < all.count; i++) bytes += all.list[i].used > now - unused ? all.list[i].bytes : 0;
-  atomic_store(&found, bytes);
-  atomic_store(&looked, all.count >= MANY ? now : 0);
-  clear_unpacked(&all);
-  closedir(folder);
-  return bytes;
-}
-
-int cache_room(const char *asked, int64_t *out) {
-  char *folder = NULL;
-  struct statvfs disk;
-  int64_t limit = 0;
-  int code = unpacked_limit(&limit);
-  if (code == SHARDRT_OK) code = cache_folder(asked, &folder);
-  if (code != SHARDRT_OK) return code;
-  *out = limit - bytes_in_use(folder);
-  if (statvfs(folder, &disk) == 0 && disk.f_bavail < (uint64_t)INT64_MAX / disk.f_frsize) {
-    const int64_t is_free = (int64_t)(disk.f_bavail * disk.f_frsize);
-    if (is_free - is_free / 16 < *out) *out = is_free - is_free / 16;
-  }
-  if (*out < 0) *out = 0;
-  alloc_free(folder);
-  return SHARDRT_OK;
-}
-
-int cache_folder(const char *asked, char **out) {
-  bool shared;
-  char *folder = folder_name(asked, &shared);
-  int code = folder != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  if (code == SHARDRT_OK && shared && access(folder, F_OK) == 0) code = check_owner(folder);
-  if (code == SHARDRT_OK) code = make_folder(folder);
-  if (code == SHARDRT_OK && shared) code = check_owner(folder);
-  if (code != SHARDRT_OK) {
-    alloc_free(folder);
-    return code;
-  }
-  *out = folder;
-  return SHARDRT_OK;
-}
-
 static int get_from_cache(const struct cache_request *r, struct mapping *out) {
   struct target t = {0};
   int64_t limit = 0;
   int code = target_in_cache(r, &t);
-  if (code == SHARDRT_OK) code = unpacked_limit(&limit);
-  if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
+  if (code == SHARDRT_OK) code = cache_limit(&limit);
+  if (code == SHARDRT_OK) code = cache_folder_trust(t.folder, t.shared);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
-  if (code == 1 && r->suffix == NULL) note_use(t.path);
+  if (code == 1 && r->suffix == NULL) cache_note_use(t.path);
   if (code == 0) code = map_site(r, out);
-  if (code == 0) code = make_folder(t.folder);
-  if (code == 0 && t.shared) code = check_owner(t.folder);
+  if (code == 0) code = cache_folder_make(t.folder, t.shared);
   if (code == 0) {
     code = make_once(r, &t, out);
-    if (code == 1 && r->suffix == NULL) remove_old(&t, limit);
+    if (code == 1 && r->suffix == NULL) cache_remove_old(t.folder, t.path, limit);
   }
   target_clear(&t);
   return code;
@@ -476,8 +225,7 @@ static int target_writable(const struct cache_request *r, struct target *out) {
   if (code != SHARDRT_OK || access(out->folder, W_OK) == 0) return code;
   target_clear(out);
   code = target_in_cache(r, out);
-  if (code == SHARDRT_OK) code = make_folder(out->folder);
-  return code == SHARDRT_OK && out->shared ? check_owner(out->folder) : code;
+  return code == SHARDRT_OK ? cache_folder_make(out->folder, out->shared) : code;
 }
 
 int cache_find(const struct cache_request *r, struct mapping *out) {
@@ -487,7 +235,7 @@ int cache_find(const struct cache_request *r, struct mapping *out) {
   target_clear(&t);
   if (code != 0) return code < 0 ? code : SHARDRT_OK;
   code = target_in_cache(r, &t);
-  if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
+  if (code == SHARDRT_OK) code = cache_folder_trust(t.folder, t.shared);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
   if (code == 0) code = map_site(r, out);
   target_clear(&t);

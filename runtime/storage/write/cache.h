@@ -22,7 +22,9 @@ struct cache_request {
  * killed at any time: one of them makes it while the others wait (not forever: should it be stopped, they do it for
  * themselves), and all map the same file; a file is whole from the moment that it has its name. In the cache folder it
  * is known by the path, length and time of the file that it is made from and, without a suffix, its ends, or by a
- * remote file's key; beside it, only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
+ * remote file's key; beside it, only `fits` can tell. Where it is in neither place, one in the folder
+ * $SHARDRT_SITE_CACHE serves: a cache folder that somebody filled for many users, and that is only read. What `make`
+ * fails with; EIO: the folder cannot be written. */
 int cache_get(const struct cache_request *request, struct mapping *out);
 
 /* Maps the file that is wanted, if it is there; leaves *out closed else. ENOMEM; EIO. */
@@ -36,36 +38,7 @@ enum { CACHE_AS_IT_IS = 1 }; /* of `write`: what lies there stays */
 typedef int cache_write(struct newfile *out, const struct mapping *there, const void *context);
 int cache_update(const struct cache_request *request, cache_write *write, const void *context);
 
-/* Where the wanted file is neither beside its own nor in the cache folder, one in the folder $SHARDRT_SITE_CACHE
- * serves: a cache folder that somebody filled for many users, and that is only read.
- *
- * Who has put a file without a suffix into the cache folder removes others there, where there are many at most once a
- * minute. They were not
- * used for an hour, or on a network's file system for 30 days, as that takes them away from other hosts that read:
- * those made of the same path while it held something else, and the least recently used until all are within
- * $SHARDRT_UNPACKED_BYTES, 100 GiB. Whoever on this host has one mapped keeps it. EINVAL: the variable is no such
- * number. */
-
-/* How many bytes more the cache folder can have of unpacked files, about: within that limit beside what was used too
- * lately to go, and on the disk. `folder` as in shardrt_source_options. EINVAL: the variable; EIO: the folder cannot be
- * made. */
-int cache_room(const char *folder, int64_t *out);
-
 /* Removes what lies in either place. EIO. */
 int cache_remove(const struct cache_request *request);
-
-/* The name of the cache folder, which is made if it is not there, for this user only; owned by the caller. `asked` as
- * in shardrt_source_options. EIO. */
-int cache_folder(const char *asked, char **out);
-
-/* Makes a folder in the cache folder, or in one that was made so, open to whom that is, whatever the umask. False: it
- * cannot be made, with errno; or it is there, EEXIST. */
-bool cache_make_inner(const char *path);
-
-/* Opens a new file to whom its folder is open, whatever the umask. */
-void cache_open_up(int fd, int folder);
-
-/* $SHARDRT_SITE_CACHE; NULL: it is not set. */
-const char *cache_site(void);
 
 #endif
