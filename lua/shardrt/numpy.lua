@@ -45,8 +45,10 @@ local function bounded(name, word)
   if info.isvararg then return word end
   return function(...)
     if select("#", ...) > info.nparams then
-      fail("np.%s: it takes %d argument%s, and got %d", name, info.nparams, info.nparams == 1 and "" or "s",
-        select("#", ...))
+      local _, second, third = ...
+      local apart = type(second) == "number" and type(third) == "number" -- np.reshape(x, 4, 8)
+      fail("np.%s: it takes %d argument%s, and got %d%s", name, info.nparams, info.nparams == 1 and "" or "s",
+        select("#", ...), apart and "; numbers that go together are a list: {4, 8}" or "")
     end
     return word(...)
   end

@@ -2,7 +2,7 @@
 -- program runs before anything is looked at, so that words are put off and their memory is reused, as in a recipe.
 
 local cjson = require "cjson"
-local ffi = require "ffi"
+local golden = require "tests.support.golden"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 
@@ -13,16 +13,6 @@ local rooms = { np = np, random = shardrt.random, shardrt = shardrt }
 local function word_of(name)
   local room, word = name:match "^(%w+)%.([%w_]+)$"
   return rooms[room][word]
-end
-
-local function host_of(given)
-  local host, k = shardrt.ndarray.empty(given[2], given[1]), 0
-  local bytes = ffi.cast("uint8_t *", host.data)
-  for byte in given[3]:gmatch ".." do
-    bytes[k] = tonumber(byte, 16)
-    k = k + 1
-  end
-  return host
 end
 
 local function sharding_of(mesh, spec)
@@ -113,14 +103,6 @@ local function called(line, mesh, values)
   return made
 end
 
-local function weights_of(sizes)
-  local count = 1
-  for _, size in ipairs(sizes) do count = count * size end
-  local host = shardrt.ndarray.empty({ count }, "float32")
-  for k = 0, count - 1 do host.data[k] = (k * 37 % 11 - 5) / 4 end
-  return host:reshape(sizes)
-end
-
 -- The lines again, as a function of some of its inputs.
 local function gradients(program, line, mesh, inputs)
   local params = {}
@@ -136,8 +118,7 @@ local function gradients(program, line, mesh, inputs)
       end
       if values[line.gradient] then break end
     end
-    local x = values[line.gradient]
-    return np.sum(np.astype(x, "float32") * weights_of(x.shape))
+    return golden.weighted(values[line.gradient])
   end)(params)
 end
 
@@ -179,7 +160,7 @@ local function wrong(got, shards, given, near, index)
     end
   end
   if got.size == 0 then return nil end
-  local host = host_of(given)
+  local host = golden.array(given)
   local right = host:reshape({ host.size }):to_table()
   for _, shard in ipairs(shards) do
     local k, value, wanted = difference(shard, right, given[2], near)
@@ -203,7 +184,7 @@ function programs.check(program)
   for i, line in ipairs(program.lines) do
     local good, result = pcall(function()
       if line.input then
-        local host = host_of(line.input)
+        local host = golden.array(line.input)
         return { line.spec and shardrt.device_put(host, sharding_of(mesh, line.spec)) or np.array(host) }
       end
       if line.gradient then return gradients(program, line, mesh, values) end

@@ -1,7 +1,7 @@
 -- What JAX answers where numbers, dtypes and edges meet (tests/golden/arithmetic.py): dtypes, shapes and values.
 
 local cjson = require "cjson"
-local ffi = require "ffi"
+local golden = require "tests.support.golden"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 
@@ -15,20 +15,10 @@ for word in ([[add subtract multiply remainder maximum minimum square abs sign f
   EXACT[word] = true
 end
 
-local function host_of(given)
-  local host = shardrt.ndarray.empty(given[2], given[1])
-  local k = 0
-  for byte in given[3]:gmatch ".." do
-    ffi.cast("uint8_t *", host.data)[k] = tonumber(byte, 16)
-    k = k + 1
-  end
-  return host
-end
-
 local function argument(given)
   if type(given) ~= "table" then return given end
   if given.number then return tonumber(given.number) end
-  if type(given[1]) == "string" and type(given[2]) == "table" then return np.array(host_of(given)) end
+  if type(given[1]) == "string" and type(given[2]) == "table" then return np.array(golden.array(given)) end
   local list = {}
   for i, each in ipairs(given) do list[i] = argument(each) end
   return list
@@ -55,7 +45,7 @@ end
 
 -- What is wrong with a result; nil: nothing.
 local function wrong(case, got, given)
-  local right = host_of(given)
+  local right = golden.array(given)
   if got.dtype ~= right.dtype then return ("it is %s, not %s"):format(got.dtype, right.dtype) end
   if cjson.encode(got.shape) ~= cjson.encode(right.shape) then return "its shape is " .. cjson.encode(got.shape) end
   local x, y = flat(shardrt.process_allgather(got)), flat(right)
@@ -95,7 +85,7 @@ local function described(case)
   local texts = {}
   for i, given in ipairs(case.args) do
     texts[i] = type(given) == "table" and given.number or type(given) == "table" and type(given[3]) == "string"
-      and ("%s {%s}"):format(given[1], show(flat(host_of(given)))) or cjson.encode(given)
+      and ("%s {%s}"):format(given[1], show(flat(golden.array(given)))) or cjson.encode(given)
   end
   return ("np.%s(%s)%s"):format(case.word, table.concat(texts, ", "), case.grad and "'s gradient" or "")
 end

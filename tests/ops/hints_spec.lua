@@ -64,6 +64,76 @@ describe("a message", function()
     tells('shardrt.random has no word "PRNGKey"; shardrt.random.key(seed)', function()
       return shardrt.random.PRNGKey
     end)
+    tells("update(params, gradients, state) gives the new parameters", function()
+      return shardrt.optimizer.apply_updates
+    end)
+    tells("warmup_cosine{init_value =", function() return shardrt.schedule.warmup_cosine_decay_schedule end)
+    tells("shardrt.tree.leaves(t)", function() return shardrt.tree.flatten end)
+    tells("shardrt.optimizer and shardrt.schedule", function() return shardrt.optax end)
+  end)
+
+  it("tells of JAX's words what can be written as it stands", function()
+    local x = np.array { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } }
+    local known = { np = np, x = x, y = x, math = math, axis = 1, m = np.max(x, 1, true), n = 3, k = 1 }
+    local function told(word)
+      local message = files.message(function() return np[word] end)
+      local text = message:match('has no word "' .. word .. '"; (.-) is ')
+      return setfenv(assert(loadstring("return " .. text), message), known)()
+    end
+    for _, word in ipairs {
+      "absolute", "mod", "pow", "amax", "amin", "true_divide", "atan2", "rint", "concat", "permute_dims", "ravel",
+      "shape", "ndim", "size", "flatten", "isinf", "isclose", "logsumexp", "inner", "vdot", "diag", "average", "inf",
+      "pi", "nan",
+    } do
+      assert.is_not_nil(told(word), word)
+    end
+    assert.same({ { 7, 8, 9 }, { 4, 5, 6 }, { 1, 2, 3 } }, told("flip"):to_table())
+    assert.same({ { 1, 0, 0 }, { 0, 5, 0 }, { 0, 0, 9 } }, told("diag"):to_table())
+    assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9 }, told("ravel"):to_table())
+    assert.is_true(np.allclose(told "logsumexp", np.array { { 3.4076059 }, { 6.4076059 }, { 9.4076059 } }))
+    known.x, known.y = np.array { 1, 2, 3 }, np.array { 10, 100 }
+    assert.same({ { 10, 100 }, { 20, 200 }, { 30, 300 } }, told("outer"):to_table())
+    assert.same({ 2, 3, 1 }, np.concatenate { np.slice(known.x, { { 1, 3 } }), np.slice(known.x, { { 0, 1 } }) }
+      :to_table()) -- np.roll
+  end)
+
+  it("tells what is written in place of Lua's operators, and of an index", function()
+    for _, x in ipairs { np.ones { 2, 2 }, ndarray.zeros { 2, 2 } } do
+      tells("tostring(x) is an array as a text", function() return "loss " .. x end)
+      tells("tostring(x) is an array as a text", function() return x .. "!" end)
+      tells("for i, row in ipairs(x:to_table()) do", function()
+        for row in x do shardrt.say("%s", row) end
+      end)
+    end
+    tells("np.set_at(x, i, value)", function()
+      local x = np.ones { 2 }
+      x[0] = 3
+    end)
+    tells("h.data[i] = value sets its i-th element", function()
+      local h = ndarray.zeros { 2 }
+      h[0] = 3
+    end)
+    tells('"foo" cannot be set', function() np.ones { 2 }.foo = 3 end)
+    tells("x.sharding says where it lies", function() return np.ones({ 2 }).device end)
+    tells("x.size is the number of its elements", function() return np.ones({ 2 }).nbytes end)
+  end)
+
+  it("tells what an array is, and not its values, where it stands in place of something else", function()
+    for x, text in pairs { [np.ones { 2, 2 }] = "Array(float32 {2, 2}, not placed);",
+      [ndarray.zeros { 2, 2 }] = "float32 {2, 2};" } do
+      tells("the axes are " .. text, np.max, x, x)
+    end
+    tells("not Array(float32 {2, 2}, not placed)", np.concatenate, np.ones { 2, 2 }, 0)
+  end)
+
+  it("tells that numbers which go together are a list", function()
+    local x = np.ones { 8, 4 }
+    tells("numbers that go together are a list: {4, 8}", np.reshape, x, 4, 8)
+    tells("numbers that go together are a list", np.transpose, x, 1, 0)
+    tells("sizes that go together are a list: {2, 3}", np.zeros, 2, 3)
+    tells("it takes 2 arguments, and got 3", np.reshape, x, { 4, 8 }, 8)
+    tells("has [0], where a list is expected, which counts from 1", np.array, { [0] = 1, 2 })
+    tells("np.where(condition, x, y) is x where", np.where, np.greater(x, 0))
   end)
 
   it("tells what `save` writes, where a file's name is another format's", function()

@@ -76,14 +76,25 @@ describe("arrays and host arrays", function()
     assert.is_false(x == 1 or x == "x" or x == nil or x == {}) -- which Lua asks nobody about
   end)
 
-  it("compared with numbers are told what is wrong by the program", function()
-    local result = mpi.run {
-      source = 'local np = require "shardrt.numpy"\nif np.sum(np.ones {3}) > 0 then print(1) end',
-    }
-    assert.equal(1, result.status)
-    assert.truthy(result.stderr:find("recipe%.lua:2: attempt to compare number with table %(if that is an array: "),
-      result.stderr)
-    assert.truthy(result.stderr:find("x:item() > 0", 1, true), result.stderr)
+  it("in place of numbers are told what is wrong by the program", function()
+    local function said(line, wanted)
+      local result = mpi.run {
+        source = 'local shardrt, np = require "shardrt", require "shardrt.numpy"\nlocal x = np.ones {3}\n' .. line,
+      }
+      assert.equal(1, result.status)
+      assert.truthy(result.stderr:find("recipe.lua:3: " .. wanted, 1, true), result.stderr)
+    end
+    said("if np.sum(x) > 0 then print(1) end", "attempt to compare number with table (if that is an array: "
+      .. "np.greater(x, 0) compares element by element, x:item() > 0 an array of one")
+    said("print(math.sqrt(np.sum(x)))", "bad argument #1 to 'sqrt' (number expected, got table) (if that is an array: "
+      .. "x:item()")
+    said("for i = 1, np.sum(x) do print(i) end", "'for' limit must be a number (if that is an array: x:item()")
+    said("local p = { w = x }; p = p - 0.1 * p; print(p)", "attempt to perform arithmetic on local 'p' (a table value) "
+      .. "(if that is a tree of arrays: shardrt.tree.map(")
+    said('local s = shardrt.source.array { x = shardrt.ndarray.zeros {3} }; '
+      .. 'for i in ipairs(shardrt.loader { source = s, batch_size = 1, epochs = 1 }) do print(i) end',
+      "bad argument #1 to 'ipairs' (table expected, got userdata) (if that is a loader: `for batch in loader do` takes "
+      .. "its batches in turn")
   end)
 
   it("are read-only where devices share the memory, and else the recipe's own", function()

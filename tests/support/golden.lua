@@ -2,6 +2,9 @@
 -- files, for example one that tests/golden/make.py made.
 
 local cjson = require "cjson"
+local ffi = require "ffi"
+local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
 
 local golden = {}
 
@@ -16,6 +19,28 @@ function golden.cases(name)
   local text = file:read "*a"
   file:close()
   return cjson.decode(text).cases
+end
+
+--- The host array that {dtype, shape, its bytes in hex} stands for.
+---@param given table
+---@return shardrt.ndarray
+function golden.array(given)
+  local host, k = shardrt.ndarray.empty(given[2], given[1]), 0
+  local bytes = ffi.cast("uint8_t *", host.data)
+  for byte in given[3]:gmatch ".." do
+    bytes[k] = tonumber(byte, 16)
+    k = k + 1
+  end
+  return host
+end
+
+--- Of what gradients are taken: the sum of the elements, each times a number of its own.
+---@param x shardrt.Array
+---@return shardrt.Array # of one float32
+function golden.weighted(x)
+  local weights = shardrt.ndarray.empty({ x.size }, "float32")
+  for k = 0, x.size - 1 do weights.data[k] = (k * 37 % 11 - 5) / 4 end
+  return np.sum(np.astype(x, "float32") * weights:reshape(x.shape))
 end
 
 return golden

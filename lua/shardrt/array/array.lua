@@ -4,7 +4,6 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
-local comparison = require "shardrt.base.comparison"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -13,6 +12,7 @@ local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
 local numbering = require "shardrt.array.numbering"
+local operator = require "shardrt.base.operator"
 local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
@@ -90,6 +90,11 @@ local HINTS = {
     .. 'np.where(condition, new, x) one with other elements, where np = require "shardrt.numpy"',
   addressable_data = "x.addressable_shards[1].data is the first shard's; the list counts from 1",
   devices = "x.sharding:addressable_devices() lists this process's, x.sharding.mesh.devices all",
+  device = "x.sharding says where it lies, x.sharding:addressable_devices() on which devices of this process",
+  global_shards = "x.addressable_shards lists this process's, x.sharding:devices_indices_map(x.shape) which part is "
+    .. "where",
+  nbytes = "x.size is the number of its elements, x.dtype says what they are",
+  itemsize = "x.dtype says what its elements are",
 }
 
 -- An array has no elements that Lua could take: a part of it is an array, which all processes make alike.
@@ -101,7 +106,14 @@ local function hint(key)
 end
 
 local Array = class.define("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
-comparison.refuse(Array)
+operator.refuse(Array)
+
+local refuse_change = Array.__newindex
+function Array.__newindex(x, key)
+  if type(key) == "string" then refuse_change(x, key) end
+  fail('an array never changes: np.set_at(x, i, value) and np.add_at(x, i, value) give an array with other values at '
+    .. 'places of its first dimension, where np = require "shardrt.numpy"')
+end
 
 --- The array object around what C made: takes over the count of out[at].
 ---@param out ffi.cdata* # shardrt_array *[?]
@@ -225,13 +237,15 @@ function array.text(x)
   return ("Array(%s, %s)"):format(describe(x), inside.handle == false and "deleted" or at)
 end
 
+Array.__described = array.text -- in messages
+
 function Array:__tostring() -- print(x) shows the values of a small one
   local text, values = array.text(self), ndarray.shown(self.size, function() return known_value(self) end)
   return values and text .. ": " .. values or text
 end
 
-for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
-  Array["__" .. operator] = function(a, b) return array.ops.operators[operator](a, b) end
+for _, name in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
+  Array["__" .. name] = function(a, b) return array.ops.operators[name](a, b) end
 end
 
 --- Waits until the data is there; returns the array.

@@ -3,13 +3,13 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
-local comparison = require "shardrt.base.comparison"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local operator = require "shardrt.base.operator"
 local owned = require "shardrt.base.owned"
 local path_of = require "shardrt.base.path"
 local shape = require "shardrt.layout.shape"
@@ -70,9 +70,16 @@ local Host = class.define("a host array", "h", {
   shape = function(inside) return list.given(list.copy(inside.shape)) end,
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
 }, methods, nil, hint)
-comparison.refuse(Host)
-for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
-  Host["__" .. operator] = function(a, b) return ndarray.ops.operators[operator](a, b) end
+operator.refuse(Host)
+
+local refuse_change = Host.__newindex
+function Host.__newindex(h, key)
+  if type(key) == "string" then refuse_change(h, key) end
+  fail "a host array is not indexed: h.data[i] = value sets its i-th element, from 0 on and row by row"
+end
+
+for _, name in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
+  Host["__" .. name] = function(a, b) return ndarray.ops.operators[name](a, b) end
 end
 
 local byte_pointer = ffi.typeof "uint8_t *"
@@ -232,7 +239,7 @@ end
 
 -- An array where numbers are expected is an error.
 local function check_no_array(caller, value, at)
-  if not comparison.is_array(value) then return end
+  if not operator.is_array(value) then return end
   fail("%s: %s is an array, where numbers are expected: np.stack{x, y} joins arrays of one shape along a new "
     .. 'dimension, np.concatenate{x, y} along their first, where np = require "shardrt.numpy"', caller, at)
 end
@@ -246,6 +253,10 @@ local function list_problem(value, count, path, depth)
   for key in pairs(value) do
     if type(key) ~= "number" then
       return ("%s has the name %s, where a list is expected"):format(place_text(path, depth), list.show(key))
+    end
+    if key < 1 or key % 1 ~= 0 then
+      return ("%s has [%s], where a list is expected, which counts from 1"):format(place_text(path, depth),
+        list.show(key))
     end
     entries = entries + 1
   end
@@ -499,8 +510,12 @@ function ndarray.shown(size, value)
   return host and value_text(host:to_table()) or nil
 end
 
+function Host:__described() -- in messages
+  return ("%s %s"):format(self.dtype, shape.text(self.shape))
+end
+
 function Host:__tostring()
-  local head = ("%s %s"):format(self.dtype, shape.text(self.shape))
+  local head = Host.__described(self)
   if not ndarray.has_data(self) then return head .. ", without data" end
   local values = ndarray.shown(self.size, function() return self end)
   return values and head .. ": " .. values or head

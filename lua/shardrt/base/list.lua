@@ -113,6 +113,9 @@ function list.show(value, deeper)
     end
     return "a list with nil in it"
   end
+  local class = not is_plain and getmetatable(value)
+  local described = type(class) == "table" and rawget(class, "__described") -- where tostring may show a whole value
+  if described then return described(value) end
   if not is_plain then return tostring(value) end
   local length = #value
   local parts = {}

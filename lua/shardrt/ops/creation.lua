@@ -33,7 +33,8 @@ end
 
 local function check_dtype(caller, name)
   if name ~= nil and type(name) ~= "string" then
-    fail("%s: the dtype is %s; it is a name, and a sharding stands behind it", caller, list.show(name))
+    fail("%s: the dtype is %s; it is a name, and a sharding stands behind it%s", caller, list.show(name),
+      type(name) == "number" and "; sizes that go together are a list: {2, 3}" or "")
   end
 end
 

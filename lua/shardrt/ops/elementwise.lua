@@ -350,6 +350,9 @@ array.ops.operators = {
 ---@return shardrt.Array
 function words.where(condition, a, b)
   local caller = "np.where"
+  if a == nil or b == nil then
+    fail("%s: it takes three: np.where(condition, x, y) is x where the condition is true, and y elsewhere", caller)
+  end
   local arrays, nodes, common = operands_of(caller, { a, b }, 2)
   local asked = dispatch.array(caller, condition, "the condition")
   -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.

@@ -1,15 +1,11 @@
 -- A recipe as a file that is run, once in a Lua state.
 
-local comparison = require "shardrt.base.comparison"
 local fail = require "shardrt.base.error"
+local lua_message = require "shardrt.base.lua_message"
 local temporary_folder = require "shardrt.program.temporary_folder"
 fail.own()
 
 local recipe = {}
-
--- What LuaJIT says of `source[1]` before any metamethod could: a source is a pointer to what Lua does not see.
-local INDEXED = "size of C type is unknown or too large"
-local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the first one, #source counts them"
 
 -- The folder of a file, for the module path.
 local function folder(path)
@@ -57,9 +53,7 @@ function recipe.run(path)
   local chunk, message = load_file(path)
   if not chunk then return false, message end
   local function describe(problem)
-    if type(problem) == "string" then
-      return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))
-    end
+    if type(problem) == "string" then return lua_message.explained(problem) end
     local meta = getmetatable(problem)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))

@@ -2,7 +2,7 @@
 
 local cases = require "tests.support.ops.numpy_cases"
 local cjson = require "cjson"
-local ffi = require "ffi"
+local golden = require "tests.support.golden"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 
@@ -49,15 +49,6 @@ end
 function calls.choice(seed, ...) return shardrt.random.choice(shardrt.random.key(seed), ...) end
 function calls.categorical(seed, ...) return shardrt.random.categorical(shardrt.random.key(seed), ...) end
 
-local function host_of(given)
-  local host, k = shardrt.ndarray.empty(given[2], given[1]), 0
-  for byte in given[3]:gmatch ".." do
-    ffi.cast("uint8_t *", host.data)[k] = tonumber(byte, 16)
-    k = k + 1
-  end
-  return host
-end
-
 local function is_host(given) return type(given[3]) == "string" and type(given[2]) == "table" end
 
 -- An argument, each array in it placed at random; `arrays` becomes a list of where they stand: {table, key}.
@@ -69,7 +60,7 @@ local function argument(given, mesh, arrays, into, key)
   elseif given.number then
     into[key] = tonumber(given.number)
   elseif is_host(given) then
-    local host = host_of(given)
+    local host = golden.array(given)
     local free = math.random() < 0.15
     into[key] = free and np.array(host) or shardrt.device_put(host, cases.sharding_of(mesh, host.shape))
     arrays[#arrays + 1] = { into, key }
@@ -77,14 +68,6 @@ local function argument(given, mesh, arrays, into, key)
     into[key] = {}
     for k, each in pairs(given.table or given) do argument(each, mesh, arrays, into[key], k) end
   end
-end
-
-local function weights_of(sizes)
-  local count = 1
-  for _, size in ipairs(sizes) do count = count * size end
-  local host = shardrt.ndarray.empty({ count }, "float32")
-  for k = 0, count - 1 do host.data[k] = (k * 37 % 11 - 5) / 4 end
-  return host:reshape(sizes)
 end
 
 local function gradients(case, args, count, arrays)
@@ -95,7 +78,7 @@ local function gradients(case, args, count, arrays)
     local sum
     for _, x in ipairs { calls[case.word](unpack(args, 1, count)) } do
       if x.dtype:find "float" then
-        local part = np.sum(np.astype(x, "float32") * weights_of(x.shape))
+        local part = golden.weighted(x)
         sum = sum and sum + part or part
       end
     end
@@ -111,7 +94,7 @@ end
 
 -- What is wrong with a result, on each of this process's devices; nil: nothing.
 local function wrong(case, got, given)
-  local right = host_of(given)
+  local right = golden.array(given)
   if type(got) == "boolean" then return got ~= right:item() and ("it is %s"):format(tostring(got)) or nil end
   if got.dtype ~= right.dtype then return ("it is %s, not %s"):format(got.dtype, right.dtype) end
   if got.shape ~= right.shape then return ("its shape is %s, not %s"):format(tostring(got.shape), tostring(right.shape))

@@ -1,10 +1,10 @@
--- Lua's comparisons of arrays, which give one boolean where an array of them is meant: each is an error that says what
--- to write. Lua asks nobody where an operand is no array: `x == 1` is false, and `x < 1` Lua's own error.
+-- Lua's operators that mean nothing of arrays: each is an error that says what to write. Comparisons give one boolean
+-- where an array of them is meant. Lua asks nobody where an operand of these is no array: see lua_message.lua.
 
 local fail = require "shardrt.base.error"
 fail.own()
 
-local comparison = {}
+local operator = {}
 
 local NUMPY = 'where np = require "shardrt.numpy"'
 
@@ -24,26 +24,28 @@ end
 local lt = ordered({ "less", "greater" }, "< and >")
 local le = ordered({ "less_equal", "greater_equal" }, "<= and >=")
 
+local function concat()
+  fail('.. joins texts: tostring(x) is an array as a text, x:item() the number of an array of one; '
+    .. 'shardrt.say("loss %.4f", loss) prints it')
+end
+
+local function call()
+  fail("an array is no function, and `for` asks one for its rounds: `for i, row in ipairs(x:to_table()) do` goes "
+    .. "through its values, np.take(x, i) gives one place of its first dimension (from 0 on), %s", NUMPY)
+end
+
 --- Gives a class of arrays these errors. Two classes have the same ones: Lua compares objects of both by no others.
 ---@param class metatable
-function comparison.refuse(class) class.__eq, class.__lt, class.__le = eq, lt, le end
+function operator.refuse(class)
+  class.__eq, class.__lt, class.__le, class.__concat, class.__call = eq, lt, le, concat, call
+end
 
 --- Whether a value is of a class that has them: an array or a host array.
 ---@param value any
 ---@return boolean
-function comparison.is_array(value)
+function operator.is_array(value)
   local of = type(value) == "table" and getmetatable(value)
   return type(of) == "table" and rawget(of, "__eq") == eq
 end
 
---- What Lua says of a comparison that it asks nobody about, with what to write added.
----@param message string
----@return string
-function comparison.explained(message)
-  local one, other = message:match "attempt to compare (%w+) with (%w+)$"
-  if one ~= "table" and other ~= "table" then return message end
-  return message .. " (if that is an array: np.greater(x, 0) compares element by element, x:item() > 0 an array of one "
-    .. "number, " .. NUMPY .. ")"
-end
-
-return comparison
+return operator
