@@ -11,34 +11,21 @@
 #include "comm/job.h"
 #include "dataset/source.h"
 #include "dataset/view/fit.h"
+#include "dataset/view/packing.h"
 #include "dataset/view/row_cache.h"
 #include "dataset/view/survey.h"
 
-enum { LOOK_SAMPLES = 1024, BASE_BLOCKS = 4 };
+enum { LOOK_SAMPLES = 1024 };
 static const char SEGMENTS[] = "segment_ids", POSITIONS[] = "positions";
 
-/* A sequence, or a piece of one that is longer than a row: elements piece * length … of it, `elements` of them. */
-struct pack_piece {
-  int64_t sample; /* of the base */
-  int32_t piece;
-  int32_t elements;
-};
-
-/* Row r has pieces[firsts[r] … firsts[r + 1]], one after the other from its start. */
 struct pack {
   shardrt_source head; /* fields: those packed, those kept, segment_ids, positions */
   int32_t npacked, nkept;
   int32_t *from;  /* which field of the base each of those is */
   int32_t length; /* of a row */
   int32_t longer;
-  int32_t zigzag;            /* 0: none */
-  struct pack_piece *pieces; /* NULL: planning */
-  int64_t npieces;
-  int64_t *firsts;
-  int64_t *block_rows; /* the rows that blocks begin at, and their number; NULL: each row is one; see set_blocks */
-  int64_t nblocks;
-  double filled;
-  int64_t dropped;        /* elements of sequences that were cut off */
+  int32_t zigzag;         /* 0: none */
+  struct packing packing; /* without pieces: planning */
   uint64_t hash;          /* of all that decides which element stands where */
   struct row_cache *rows; /* for readers of parts of them */
 };
@@ -103,8 +90,9 @@ static int gather_elements(const struct pack *p, int32_t field, int64_t row, con
   int64_t at = 0, start, stop;
   int code = SHARDRT_OK;
   const struct reader_mark mark = reader_mark(reader);
-  for (int64_t i = p->firsts[row]; i < p->firsts[row + 1] && at < inner->stop[0] && code == SHARDRT_OK; i++) {
-    const struct pack_piece *piece = &p->pieces[i];
+  for (int64_t i = p->packing.firsts[row]; i < p->packing.firsts[row + 1] && at < inner->stop[0] && code == SHARDRT_OK;
+       i++) {
+    const struct pack_piece *piece = &p->packing.pieces[i];
     if (overlap(piece, at, inner, &start, &stop))
       code = field < p->npacked ? copy_piece(p, field, piece, at, start, stop, inner, reader, dst)
                                 : repeat_sample(p, field, piece, start, stop, inner, bytes, reader, dst);
@@ -119,9 +107,9 @@ static int gather_elements(const struct pack *p, int32_t field, int64_t row, con
 /* What the elements of one range of a row are of: their segment, or their position in it. */
 static void gather_ids(const struct pack *p, bool segments, int64_t row, int64_t start, int64_t stop, int32_t *dst) {
   int64_t begin = 0, at = start;
-  for (int64_t i = p->firsts[row]; i < p->firsts[row + 1] && at < stop; i++) {
-    const int64_t end = begin + p->pieces[i].elements;
-    const int32_t segment = (int32_t)(i - p->firsts[row]) + 1;
+  for (int64_t i = p->packing.firsts[row]; i < p->packing.firsts[row + 1] && at < stop; i++) {
+    const int64_t end = begin + p->packing.pieces[i].elements;
+    const int32_t segment = (int32_t)(i - p->packing.firsts[row]) + 1;
     for (; at < end && at < stop; at++) *dst++ = segments ? segment : (int32_t)(at - begin);
     begin = end;
   }
@@ -182,7 +170,7 @@ static int gather_zigzag(const struct pack *p, int32_t field, int64_t row, const
 static int pack_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct pack *p = (const struct pack *)source;
-  if (p->pieces == NULL)
+  if (p->packing.pieces == NULL)
     return error_set(SHARDRT_EDATA, "source:pack: its rows cannot be read here: they were not packed (planning)");
   const size_t bytes = source_box_bytes(&source->fields[field], inner);
   const int64_t epoch = reader->epoch, *epochs = reader->epochs;
@@ -204,10 +192,10 @@ static int pack_extents(const shardrt_source *source, int32_t field, const int64
   (void)inner; /* sequences are read whole */
   const struct pack *p = (const struct pack *)source;
   int code = SHARDRT_OK;
-  if (field >= p->npacked + p->nkept || p->pieces == NULL) return code;
+  if (field >= p->npacked + p->nkept || p->packing.pieces == NULL) return code;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++)
-    for (int64_t k = p->firsts[samples[i]]; k < p->firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
-      code = source_extents(base_of(p), p->from[field], &p->pieces[k].sample, 1, NULL, out);
+    for (int64_t k = p->packing.firsts[samples[i]]; k < p->packing.firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
+      code = source_extents(base_of(p), p->from[field], &p->packing.pieces[k].sample, 1, NULL, out);
   return code;
 }
 
@@ -233,21 +221,20 @@ static size_t pack_bytes(const shardrt_source *source, int32_t field, const shar
 
 static int64_t pack_block_count(const shardrt_source *source) {
   const struct pack *p = (const struct pack *)source;
-  return p->block_rows != NULL ? p->nblocks : source->count;
+  return p->packing.block_rows != NULL ? p->packing.nblocks : source->count;
 }
 
 static struct sample_range pack_block(const shardrt_source *source, int64_t block) {
   const struct pack *p = (const struct pack *)source;
-  if (p->block_rows == NULL) return (struct sample_range){.first = block, .count = 1};
-  return (struct sample_range){.first = p->block_rows[block], .count = p->block_rows[block + 1] - p->block_rows[block]};
+  if (p->packing.block_rows == NULL) return (struct sample_range){.first = block, .count = 1};
+  return (struct sample_range){.first = p->packing.block_rows[block],
+                               .count = p->packing.block_rows[block + 1] - p->packing.block_rows[block]};
 }
 
 static void pack_close(shardrt_source *source) {
   struct pack *p = (struct pack *)source;
   row_cache_free(p->rows);
-  alloc_free(p->block_rows);
-  alloc_free(p->firsts);
-  alloc_free(p->pieces);
+  packing_clear(&p->packing);
   alloc_free(p->from);
   alloc_free(source->fields);
 }
@@ -265,11 +252,11 @@ static const struct source_format pack_format = {
 };
 
 double shardrt_source_fill(const shardrt_source *source) {
-  return source->format == &pack_format ? ((const struct pack *)source)->filled : -1;
+  return source->format == &pack_format ? ((const struct pack *)source)->packing.filled : -1;
 }
 
 int64_t shardrt_source_dropped_elements(const shardrt_source *source) {
-  return source->format == &pack_format ? ((const struct pack *)source)->dropped : 0;
+  return source->format == &pack_format ? ((const struct pack *)source)->packing.dropped : 0;
 }
 
 const char *shardrt_source_dropped_field(const shardrt_source *source, int32_t i) {
@@ -283,7 +270,7 @@ const char *shardrt_source_dropped_field(const shardrt_source *source, int32_t i
   return NULL;
 }
 
-/* ---- which pieces there are ------------------------------------------------------------------------------------- */
+/* ---- how long sequences are ------------------------------------------------------------------------------------ */
 
 /* The length of one sample, which is that of all fields that are packed. */
 static int look_at_length(const struct pack *p, struct reader *reader, int64_t sample, int64_t *length) {
@@ -320,130 +307,14 @@ static int look_at_lengths(const void *context, struct reader *reader, int64_t f
   return SHARDRT_OK;
 }
 
-static int64_t pieces_of(const struct pack *p, int64_t elements) {
-  if (elements == 0) return 0;
-  return p->longer == SHARDRT_LONGER_SPLIT ? (elements - 1) / p->length + 1 : 1;
-}
-
-/* All pieces, in the order in which they are taken; *filled is their elements. */
-static int list_pieces(struct pack *p, const shardrt_pack_options *o, const int64_t *lengths, struct pack_piece **out,
-                       double *filled) {
-  const int64_t count = base_of(p)->count;
-  for (int64_t i = 0; i < count; i++) p->npieces += pieces_of(p, lengths[i]);
-  struct pack_piece *pieces = alloc_array((size_t)p->npieces, sizeof *pieces);
-  if (pieces == NULL) return ALLOC_FAILED;
-  int64_t made = 0;
-  *filled = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t sample = o->shuffle ? shardrt_order_index(o->seed, 0, count, i) : i;
-    const int64_t n = pieces_of(p, lengths[sample]);
-    if (n == 1 && lengths[sample] > p->length) p->dropped += lengths[sample] - p->length;
-    for (int64_t k = 0; k < n; k++) {
-      const int64_t left = lengths[sample] - k * p->length;
-      const int32_t elements = left < p->length ? (int32_t)left : p->length;
-      pieces[made++] = (struct pack_piece){.sample = sample, .piece = (int32_t)k, .elements = elements};
-      *filled += elements;
-    }
-  }
-  *out = pieces;
-  return SHARDRT_OK;
-}
-
-/* ---- which rows they go to -------------------------------------------------------------------------------------- */
-
-/* Room for one window of pieces. */
-struct window {
-  struct fit fit;
-  int32_t *lengths;
-  int32_t *rows;   /* of each piece */
-  int32_t *places; /* of each row: its next piece's place in the window */
-};
-
-static int window_set(struct window *self, int32_t capacity, int32_t most) {
-  int code = fit_set(&self->fit, capacity, most);
-  if (code < 0) return code;
-  self->lengths = alloc_array((size_t)most, sizeof *self->lengths);
-  if (self->lengths == NULL) return ALLOC_FAILED;
-  self->rows = alloc_array((size_t)most, sizeof *self->rows);
-  if (self->rows == NULL) return ALLOC_FAILED;
-  self->places = alloc_array((size_t)most + 1, sizeof *self->places);
-  return self->places != NULL ? SHARDRT_OK : ALLOC_FAILED;
-}
-
-static void window_clear(struct window *self) {
-  alloc_free(self->places);
-  alloc_free(self->rows);
-  alloc_free(self->lengths);
-  fit_clear(&self->fit);
-}
-
-/* Puts n pieces, from `first` on, in rows, the first of which is *nrows; in a row they keep their order. */
-static void pack_window(struct pack *p, struct window *window, const struct pack_piece *pieces, int64_t first,
-                        int32_t n, int64_t *nrows) {
-  for (int32_t i = 0; i < n; i++) window->lengths[i] = pieces[first + i].elements;
-  const int32_t used = fit_rows(&window->fit, window->lengths, n, window->rows);
-  memset(window->places, 0, ((size_t)used + 1) * sizeof *window->places);
-  for (int32_t i = 0; i < n; i++) window->places[window->rows[i] + 1]++;
-  for (int32_t row = 0; row < used; row++) {
-    window->places[row + 1] += window->places[row];
-    p->firsts[*nrows + row] = first + window->places[row];
-  }
-  for (int32_t i = 0; i < n; i++) p->pieces[first + window->places[window->rows[i]]++] = pieces[first + i];
-  *nrows += used;
-}
-
-static int pack_rows(struct pack *p, int64_t most, const struct pack_piece *pieces) {
-  const int64_t n = p->npieces;
-  p->pieces = alloc_array((size_t)n, sizeof *p->pieces);
-  if (p->pieces == NULL) return ALLOC_FAILED;
-  p->firsts = alloc_array((size_t)n + 1, sizeof *p->firsts);
-  if (p->firsts == NULL) return ALLOC_FAILED;
-  if (most > n) most = n;
-  struct window window = {0};
-  int code = window_set(&window, p->length, (int32_t)most);
-  for (int64_t first = 0; first < n && code == SHARDRT_OK; first += most)
-    pack_window(p, &window, pieces, first, (int32_t)(n - first < most ? n - first : most), &p->head.count);
-  window_clear(&window);
-  if (code < 0) return code;
-  p->firsts[p->head.count] = n;
-  return SHARDRT_OK;
-}
-
-/* Rows of one window are made of sequences that follow one another in the base, so that windows can be blocks: as many
- * together as begin in BASE_BLOCKS of the base's blocks. The last of these is read for the next ones, too. Where
- * sequences were shuffled there are none. */
-static int set_blocks(struct pack *p, const shardrt_pack_options *o) {
-  const shardrt_source *base = base_of(p);
-  if (o->shuffle || source_stands_alone(base)) return SHARDRT_OK;
-  p->block_rows = alloc_array((size_t)(p->npieces / o->window) + 2, sizeof *p->block_rows);
-  if (p->block_rows == NULL) return ALLOC_FAILED;
-  int64_t at = 0, next = 0; /* a block of the base, and the one that the next block begins in, or behind */
-  const int64_t blocks = source_block_count(base);
-  for (int64_t row = 0; row < p->head.count; row++) {
-    if (p->firsts[row] % o->window != 0) continue;
-    const int64_t sample = p->pieces[p->firsts[row]].sample;
-    while (at + 1 < blocks && source_block(base, at + 1).first <= sample) at++;
-    if (row > 0 && at < next) continue;
-    p->block_rows[p->nblocks++] = row;
-    next = at + BASE_BLOCKS;
-  }
-  p->block_rows[p->nblocks] = p->head.count;
-  return SHARDRT_OK;
-}
-
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
 static int work_out(struct pack *p, const shardrt_pack_options *o, const int64_t *lengths) {
-  struct pack_piece *pieces = NULL;
-  double filled;
-  int code = list_pieces(p, o, lengths, &pieces, &filled);
-  if (code == SHARDRT_OK) code = pack_rows(p, o->window, pieces);
-  if (code == SHARDRT_OK) code = set_blocks(p, o);
-  alloc_free(pieces);
+  int code = packing_make(base_of(p), lengths, o, &p->packing);
   if (code < 0) return code;
-  p->filled = p->head.count > 0 ? filled / ((double)p->head.count * p->length) : 1;
-  p->hash = hash_bytes(p->hash, p->pieces, (size_t)p->npieces * sizeof *p->pieces);
-  p->hash = hash_bytes(p->hash, p->firsts, ((size_t)p->head.count + 1) * sizeof *p->firsts);
+  p->head.count = p->packing.rows;
+  p->hash = hash_bytes(p->hash, p->packing.pieces, (size_t)p->packing.npieces * sizeof *p->packing.pieces);
+  p->hash = hash_bytes(p->hash, p->packing.firsts, ((size_t)p->packing.rows + 1) * sizeof *p->packing.firsts);
   return SHARDRT_OK;
 }
 
@@ -545,7 +416,7 @@ static int fill_pack(struct pack *p, shardrt_source *base, const int32_t *fields
   p->length = (int32_t)o->length;
   p->longer = o->longer;
   p->zigzag = (int32_t)o->zigzag;
-  p->filled = 1;
+  p->packing.filled = 1;
   const int64_t words[] = {o->length, o->window, o->longer, o->shuffle, (int64_t)o->seed, o->zigzag, p->npacked};
   p->hash = hash_bytes(0, words, sizeof words);
   p->hash = hash_bytes(p->hash, fields, (size_t)p->npacked * sizeof *fields);
@@ -558,7 +429,7 @@ static int fill_together(shardrt_job *job, struct pack *p, const shardrt_pack_op
   if (job_is_planned(job)) {
     p->head.count = base_of(p)->count;
     p->head.guessed = true;
-    p->filled = -1;
+    p->packing.filled = -1;
     return SHARDRT_OK;
   }
   int code = shardrt_check_source(job, base_of(p));
