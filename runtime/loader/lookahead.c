@@ -10,6 +10,7 @@
 #include "dataset/order/block_order.h"
 #include "dataset/order/epoch_order.h"
 #include "dataset/source.h"
+#include "loader/run_cuts.h"
 #include "storage/readahead.h"
 #include "system/numeric_state.h"
 #include "system/thread.h"
@@ -241,6 +242,7 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
   if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
   if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
   if (code == SHARDRT_OK) made->far = far_of(plan, ahead_room(made->ahead));
+  if (code == SHARDRT_OK && blocks != NULL && ahead_room(made->ahead) < INT64_MAX) code = run_cuts_tell(plan);
   if (code == SHARDRT_OK) code = start_thread(made);
   if (code == SHARDRT_OK) {
     *out = made;

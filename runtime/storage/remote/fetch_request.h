@@ -41,7 +41,6 @@ struct fetch_request {
   const struct fetch_version *known;   /* with no version: what it was, if it is known */
   fetch_take *take;                    /* not NULL: the whole file, for this */
   void *context;                       /* the caller's */
-  int64_t number;                      /* the caller's */
   /* What came of it. */
   enum fetch_kind kind;
   struct fetch_version found;

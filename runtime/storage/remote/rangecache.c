@@ -18,9 +18,9 @@
 #include "base/error.h"
 #include "storage/write/cache_folder.h"
 
-enum { FOLDERS = 256, NAME = 64, FIRST_CLAIM = 64 };
+enum { FOLDERS = 256, NAME = 64, FIRST_CLAIM = 64, PARTS = 2, PLACES = 4 /* whole ones, then parts */ };
 
-static const char magic[8] = "shrdblk1";
+static const char magic[8] = "shrdblk2";
 static const double LOCK_SECONDS = 10;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
@@ -61,17 +61,20 @@ void rangecache_close(struct rangecache *self) {
   *self = (struct rangecache){0};
 }
 
-/* The name of a block's file within the folder. */
-static void name_of(const struct rangecache_key *key, int64_t number, char name[NAME]) {
-  snprintf(name, NAME, "%02x/%016llx%016llx-%llx", (unsigned)((key->a + (uint64_t)number) % FOLDERS),
-           (unsigned long long)key->a, (unsigned long long)key->b, (unsigned long long)number);
+/* The name of a block's file within the folder, or that of its part. */
+static void name_of(const struct rangecache_key *key, int64_t number, bool is_part, char name[NAME]) {
+  snprintf(name, NAME, "%02x/%016llx%016llx-%llx%s", (unsigned)((key->a + (uint64_t)number) % FOLDERS),
+           (unsigned long long)key->a, (unsigned long long)key->b, (unsigned long long)number, is_part ? ".part" : "");
 }
 
-/* Its path in one of the folders; false: it is too long to be there, or there is no such folder. */
-static bool path_in(const char *folder, const struct rangecache_key *key, int64_t number, char path[PATH_MAX]) {
+/* The places where a block may lie, in the order in which they are looked at: its path in this one; false: it cannot be
+ * there. */
+static bool path_in(const struct rangecache *self, int32_t place, const struct rangecache_key *key, int64_t number,
+                    char path[PATH_MAX]) {
   char name[NAME];
+  const char *folder = place % 2 == 0 ? self->folder : self->site;
   if (folder == NULL) return false;
-  name_of(key, number, name);
+  name_of(key, number, place >= PARTS, name);
   const int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
   return length > 0 && length < PATH_MAX;
 }
@@ -85,13 +88,8 @@ static int open_folder(const struct rangecache *self) {
 void rangecache_drop(const struct rangecache *self, const struct rangecache_key *key, int64_t number) {
   char path[PATH_MAX];
   /* What is counted is then too much, until somebody counts again. */
-  if (path_in(self->folder, key, number, path)) unlink(path);
-}
-
-bool rangecache_has(const struct rangecache *self, const struct rangecache_key *key, int64_t number) {
-  char path[PATH_MAX];
-  return (path_in(self->folder, key, number, path) && access(path, R_OK) == 0) ||
-         (path_in(self->site, key, number, path) && access(path, R_OK) == 0);
+  for (int32_t place = 0; place < PLACES; place += 2)
+    if (path_in(self, place, key, number, path)) unlink(path);
 }
 
 static uint32_t footer_crc(const struct rangecache_footer *footer) {
@@ -110,36 +108,76 @@ static bool read_all(int fd, size_t offset, size_t bytes, void *dst) {
   return true;
 }
 
+static struct rangecache_span span_of(const struct rangecache_footer *about) {
+  return (struct rangecache_span){about->first, (size_t)about->first + about->bytes};
+}
+
+/* The footer of a file that holds a block `bytes` long, or a part of it. */
+static bool read_footer(int fd, const struct rangecache_key *key, int64_t number, size_t bytes, bool is_part,
+                        struct rangecache_footer *about) {
+  struct stat status;
+  if (fstat(fd, &status) != 0 || status.st_size <= (off_t)sizeof *about) return false;
+  const size_t data = (size_t)status.st_size - sizeof *about;
+  return read_all(fd, data, sizeof *about, about) && memcmp(about->magic, magic, sizeof magic) == 0 &&
+         about->crc == footer_crc(about) && about->bytes == data && (is_part || data == bytes) &&
+         span_of(about).stop <= bytes && about->number == number && about->key.a == key->a && about->key.b == key->b;
+}
+
+struct rangecache_span rangecache_has(const struct rangecache *self, const struct rangecache_key *key, int64_t number,
+                                      size_t bytes) {
+  char path[PATH_MAX];
+  struct rangecache_footer about;
+  for (int32_t place = 0; place < PLACES; place++) {
+    if (!path_in(self, place, key, number, path)) continue;
+    if (place < PARTS && access(path, R_OK) == 0) return (struct rangecache_span){0, bytes};
+    const int fd = place >= PARTS ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const bool is_there = fd >= 0 && read_footer(fd, key, number, bytes, true, &about);
+    if (fd >= 0) close(fd);
+    if (is_there) return span_of(&about);
+  }
+  return (struct rangecache_span){0};
+}
+
 void rangecache_leave(struct rangecache_block *block) {
   if (block->is_open) close(block->fd);
   block->is_open = false;
 }
 
+struct rangecache_span rangecache_held(const struct rangecache_block *block) {
+  return block->is_open ? span_of(&block->about) : (struct rangecache_span){0};
+}
+
 bool rangecache_find(const struct rangecache *self, const struct rangecache_key *key, int64_t number, size_t bytes,
-                     struct rangecache_block *block) {
+                     struct rangecache_span wanted, struct rangecache_block *block) {
   char path[PATH_MAX];
   rangecache_leave(block);
-  block->fd = path_in(self->folder, key, number, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  if (block->fd < 0 && path_in(self->site, key, number, path)) block->fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (block->fd < 0) return false;
-  block->is_open = true;
-  struct rangecache_footer *about = &block->about;
-  if (read_all(block->fd, bytes, sizeof *about, about) && memcmp(about->magic, magic, sizeof magic) == 0 &&
-      about->crc == footer_crc(about) && about->bytes == bytes && about->number == number && about->key.a == key->a &&
-      about->key.b == key->b) {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    futimens(block->fd, times);
-    return true;
+  for (int32_t place = 0; place < PLACES; place++) {
+    block->fd = path_in(self, place, key, number, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (block->fd < 0) continue;
+    block->is_open = true;
+    const bool is_whole = read_footer(block->fd, key, number, bytes, place >= PARTS, &block->about);
+    if (is_whole && rangecache_covers(span_of(&block->about), wanted)) {
+      const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+      futimens(block->fd, times);
+      return true;
+    }
+    rangecache_leave(block);
+    if (!is_whole) rangecache_drop(self, key, number);
   }
-  rangecache_leave(block);
-  rangecache_drop(self, key, number);
   return false;
 }
 
-bool rangecache_read(const struct rangecache *self, struct rangecache_block *block, int32_t page, uint8_t *dst) {
-  const size_t first = (size_t)page * RANGECACHE_PAGE, left = block->about.bytes - first;
-  const size_t bytes = left < RANGECACHE_PAGE ? left : RANGECACHE_PAGE;
-  if (read_all(block->fd, first, bytes, dst) && crc32c(0, dst, bytes) == block->about.pages[page]) return true;
+bool rangecache_read(const struct rangecache *self, struct rangecache_block *block, int32_t page, uint8_t *dst,
+                     struct rangecache_span *got) {
+  const struct rangecache_span all = span_of(&block->about);
+  const size_t begin = (size_t)page * RANGECACHE_PAGE, end = begin + RANGECACHE_PAGE;
+  const size_t first = all.first > begin ? all.first : begin, stop = all.stop < end ? all.stop : end;
+  assert(first < stop);
+  *got = (struct rangecache_span){first - begin, stop - begin};
+  dst += got->first;
+  if (read_all(block->fd, first - all.first, stop - first, dst) &&
+      crc32c(0, dst, stop - first) == block->about.pages[page])
+    return true;
   rangecache_leave(block);
   rangecache_drop(self, &block->about.key, block->about.number);
   return false;
@@ -279,21 +317,91 @@ static bool write_block(const struct rangecache *self, int folder, const char *n
   return false;
 }
 
-/* The lock is held on `lock`. */
-static int put_locked(const struct rangecache *self, int lock, int folder, const char *name,
-                      const struct rangecache_footer *footer, const uint8_t *data) {
-  const int64_t bytes = footer->bytes + (int64_t)sizeof *footer;
+static void sum_pages(struct rangecache_footer *footer, const uint8_t *data) {
+  const struct rangecache_span all = span_of(footer);
+  for (size_t at = all.first; at < all.stop;) {
+    const size_t page = at / RANGECACHE_PAGE, end = (page + 1) * RANGECACHE_PAGE,
+                 stop = end < all.stop ? end : all.stop;
+    footer->pages[page] = crc32c(0, data + (at - all.first), stop - at);
+    at = stop;
+  }
+  footer->crc = footer_crc(footer);
+}
+
+/* The part of a block that is there, at its place in `data`, which has room for a block; none where it is damaged. */
+static struct rangecache_span load_part(const struct rangecache *self, const struct rangecache_key *key, int64_t number,
+                                        size_t bytes, uint8_t *data) {
+  char path[PATH_MAX];
+  struct rangecache_block block = {0};
+  struct rangecache_span all = {0}, got;
+  block.fd = path_in(self, PARTS, key, number, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  block.is_open = block.fd >= 0;
+  if (block.is_open && read_footer(block.fd, key, number, bytes, true, &block.about)) all = span_of(&block.about);
+  for (size_t at = all.first / RANGECACHE_PAGE * RANGECACHE_PAGE; at < all.stop; at += RANGECACHE_PAGE)
+    if (!rangecache_read(self, &block, (int32_t)(at / RANGECACHE_PAGE), data + at, &got)) all.stop = 0;
+  rangecache_leave(&block);
+  return all.stop > 0 ? all : (struct rangecache_span){0};
+}
+
+/* What is put of a block. */
+struct put {
+  const struct rangecache_key *key;
+  int64_t number;
+  size_t bytes;                /* of the whole block */
+  struct rangecache_span span; /* of it that is put, */
+  const uint8_t *data;
+};
+
+/* Adds what is there of the block to `put`, in `room`. False: nothing is missing there. */
+static bool unite(const struct rangecache *self, struct put *put, uint8_t *room) {
+  const struct rangecache_span there = load_part(self, put->key, put->number, put->bytes, room), span = put->span;
+  if (there.stop > 0 && rangecache_covers(there, span)) return false;
+  if (there.stop == 0 || there.stop < span.first || span.stop < there.first) return true;
+  memcpy(room + span.first, put->data, span.stop - span.first);
+  put->span.first = there.first < span.first ? there.first : span.first;
+  put->span.stop = there.stop > span.stop ? there.stop : span.stop;
+  put->data = room + put->span.first;
+  return true;
+}
+
+/* Writes it; `used` bytes are there, without it. The lock is held on `lock`. */
+static int write_put(const struct rangecache *self, int lock, int folder, const struct put *put, int64_t used) {
+  const struct rangecache_span span = put->span;
+  const bool is_part = span.stop - span.first < put->bytes;
+  struct rangecache_footer footer = {.key = *put->key,
+                                     .number = put->number,
+                                     .first = (uint32_t)span.first,
+                                     .bytes = (uint32_t)(span.stop - span.first)};
+  char name[NAME], part[NAME];
+  struct stat old = {0};
+  memcpy(footer.magic, magic, sizeof magic);
+  sum_pages(&footer, put->data);
+  name_of(put->key, put->number, is_part, name);
+  name_of(put->key, put->number, true, part);
+  if (fstatat(folder, part, &old, AT_SYMLINK_NOFOLLOW) != 0) old.st_size = 0;
+  /* First: a process that is killed now leaves a number that is too large, and never one too small. */
+  used += footer.bytes + (int64_t)sizeof footer;
+  if (pwrite(lock, &used, sizeof used, 0) != (ssize_t)sizeof used ||
+      !write_block(self, folder, name, &footer, put->data))
+    return cannot_write(self);
+  if (old.st_size == 0 || (!is_part && unlinkat(folder, part, 0) != 0)) return SHARDRT_OK;
+  used -= old.st_size;
+  return pwrite(lock, &used, sizeof used, 0) == (ssize_t)sizeof used ? SHARDRT_OK : cannot_write(self);
+}
+
+/* The lock is held on `lock`. `room`: for a block. */
+static int put_locked(const struct rangecache *self, int lock, int folder, struct put *put, uint8_t *room) {
+  char name[NAME];
   int64_t used = 0;
+  name_of(put->key, put->number, false, name);
   if (faccessat(folder, name, R_OK, 0) == 0) return SHARDRT_OK;
+  if (room != NULL && !unite(self, put, room)) return SHARDRT_OK;
+  const int64_t bytes = (int64_t)(put->span.stop - put->span.first + sizeof(struct rangecache_footer));
   const bool counted = read_all(lock, 0, sizeof used, &used) && used >= 0;
   int code = SHARDRT_OK;
   if (!counted || used + bytes > self->limit)
     code = make_place(folder, bytes, counted ? self->limit - self->limit / 8 : self->limit, &used);
-  if (code != SHARDRT_OK) return code;
-  used += bytes; /* first: a process that is killed now leaves a number that is too large, and never one too small */
-  if (pwrite(lock, &used, sizeof used, 0) != (ssize_t)sizeof used || !write_block(self, folder, name, footer, data))
-    return cannot_write(self);
-  return SHARDRT_OK;
+  return code == SHARDRT_OK ? write_put(self, lock, folder, put, used) : code;
 }
 
 /* The folder, which is made if it is not there (any more). */
@@ -309,26 +417,22 @@ static int open_lock(int folder) {
   return made >= 0 || errno != EEXIST ? made : openat(folder, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 }
 
-int rangecache_put(const struct rangecache *self, const struct rangecache_key *key, int64_t number, const uint8_t *data,
-                   size_t bytes) {
-  char name[NAME];
-  struct rangecache_footer footer = {.key = *key, .number = number, .bytes = (uint32_t)bytes};
-  assert(bytes > 0 && bytes <= (size_t)RANGECACHE_PAGE * RANGECACHE_PAGES);
-  memcpy(footer.magic, magic, sizeof magic);
-  for (size_t at = 0; at < bytes; at += RANGECACHE_PAGE)
-    footer.pages[at / RANGECACHE_PAGE] =
-        crc32c(0, data + at, bytes - at < RANGECACHE_PAGE ? bytes - at : RANGECACHE_PAGE);
-  footer.crc = footer_crc(&footer);
-  name_of(key, number, name);
+int rangecache_put(const struct rangecache *self, const struct rangecache_key *key, int64_t number, size_t bytes,
+                   struct rangecache_span span, const uint8_t *data) {
+  assert(span.first < span.stop && span.stop <= bytes && bytes <= RANGECACHE_BLOCK);
+  struct put put = {.key = key, .number = number, .bytes = bytes, .span = span, .data = data};
+  uint8_t *room = NULL;
+  if (span.stop - span.first < bytes && (room = alloc_array(RANGECACHE_BLOCK, 1)) == NULL) return ALLOC_FAILED;
   const int folder = make_folder(self);
   const int lock = folder >= 0 ? open_lock(folder) : -1;
   int code = SHARDRT_OK;
   if (lock < 0) code = cannot_write(self);
   pthread_mutex_lock(&putting);
-  if (lock >= 0 && wait_for_lock(lock)) code = put_locked(self, lock, folder, name, &footer, data);
+  if (lock >= 0 && wait_for_lock(lock)) code = put_locked(self, lock, folder, &put, room);
   if (lock >= 0) close(lock);
   pthread_mutex_unlock(&putting);
   if (folder >= 0) close(folder);
+  alloc_free(room);
   return code;
 }
 
@@ -342,8 +446,9 @@ int rangecache_claims(const struct rangecache *self) {
   return fd;
 }
 
-/* Each file's blocks have numbers of bytes of the lock's file from somewhere on; two files whose numbers meet, which is
- * rare, wait for each other at worst. */
-bool rangecache_claim(int claims, const struct rangecache_key *key, int64_t first, int64_t count) {
-  return lock_bytes(claims, FIRST_CLAIM + (int64_t)(key->a >> 8) + first, count, F_WRLCK);
+/* Each file's bytes are bytes of the lock's file from somewhere on; two files whose bytes meet there, which is rare,
+ * wait for each other at worst. (A server may say that a file has any length.) */
+bool rangecache_claim(int claims, const struct rangecache_key *key, size_t first, size_t stop) {
+  const uint64_t place = ((key->a >> 8) + first) % ((uint64_t)1 << 62);
+  return lock_bytes(claims, FIRST_CLAIM + (int64_t)place, (int64_t)(stop - first), F_WRLCK);
 }

@@ -12,8 +12,9 @@ enum {
   BLOCK = RANGECACHE_BLOCK,
   PAGE = RANGECACHE_PAGE,
   KEPT_PAGES = 256,
-  REQUEST_BLOCKS = 4, /* of one request at most */
-  WINDOW_BLOCKS = 32, /* that are asked for together by who reads on and on */
+  REQUEST_BLOCKS = 4,             /* of one request at most */
+  EXACT = REQUEST_BLOCKS * BLOCK, /* who wants so many bytes at once gets these; who wants fewer, whole blocks */
+  WINDOW_BLOCKS = 32,             /* that are asked for together by who reads on and on */
   BRING_REQUESTS = 64,
   BRING_TRIES = 3,
   ATTEMPTS = 8 /* to read a block that others push out */
@@ -22,7 +23,8 @@ enum {
 /* A page that was read lately. */
 struct page {
   struct rangecache_key key;
-  int64_t number; /* in the file; -1: it could not be read */
+  int64_t number;              /* in the file; -1: it could not be read */
+  struct rangecache_span span; /* what is known of it */
   uint8_t data[PAGE];
 };
 
@@ -31,6 +33,7 @@ struct state {
   struct fetch *fetch;
   struct rangecache_block block;  /* the last one that was read, */
   int64_t next;                   /* and the one behind it */
+  size_t end;                     /* of what was read last */
   int64_t window;                 /* blocks to ask for at once */
   int64_t downloaded;             /* bytes, in the call at hand */
   struct page *pages[KEPT_PAGES]; /* each in the place that its number gives it; NULL: none */
@@ -70,63 +73,109 @@ static size_t block_bytes(const struct remote *self, int64_t number) {
   return all - first < BLOCK ? all - first : BLOCK;
 }
 
+/* What of the file's bytes `first` to `stop` lies in a block. */
+static struct rangecache_span within(const struct remote *self, int64_t number, size_t first, size_t stop) {
+  const size_t base = (size_t)number * BLOCK, end = base + block_bytes(self, number);
+  return (struct rangecache_span){first > base ? first - base : 0, (stop < end ? stop : end) - base};
+}
+
+/* Whether the cache has these bytes of the file. */
+static bool has_bytes(const struct remote *self, size_t first, size_t stop) {
+  for (int64_t number = (int64_t)(first / BLOCK); (size_t)number * BLOCK < stop; number++)
+    if (!rangecache_covers(rangecache_has(&self->cache, &self->key, number, block_bytes(self, number)),
+                           within(self, number, first, stop)))
+      return false;
+  return true;
+}
+
 /* ---- downloading ------------------------------------------------------------------------------------------------ */
 
-/* Puts what came of blocks into the cache. `context` is the state. */
-static int put_blocks(void *context, struct fetch_request *request) {
-  const struct remote *self = request->context;
+/* Puts bytes of the file from `at` on into the cache. */
+static int put_bytes(const struct remote *self, size_t at, const uint8_t *data, size_t bytes) {
+  const size_t stop = at + bytes;
   int code = SHARDRT_OK;
-  if (request->kind != FETCH_PART) return error_set(SHARDRT_EIO, "%s: no part of it was sent", self->shown);
-  ((struct state *)context)->downloaded += (int64_t)request->got;
-  for (size_t at = 0; at < request->got && code == SHARDRT_OK; at += BLOCK)
-    code = rangecache_put(&self->cache, &self->key, request->number + (int64_t)(at / BLOCK), request->data + at,
-                          request->got - at < BLOCK ? request->got - at : BLOCK);
+  while (at < stop && code == SHARDRT_OK) {
+    const int64_t number = (int64_t)(at / BLOCK);
+    const struct rangecache_span span = within(self, number, at, stop);
+    code = rangecache_put(&self->cache, &self->key, number, block_bytes(self, number), span, data);
+    data += span.stop - span.first;
+    at += span.stop - span.first;
+  }
   return code;
 }
 
-/* Adds requests for the blocks of first … first + count - 1 that are not in the cache; returns how many there are. */
-static int64_t add_requests(const struct remote *self, int64_t first, int64_t count, struct fetch_request *requests,
-                            int64_t n, int64_t most) {
-  int64_t last = -2; /* the last block that was added */
-  for (int64_t number = first; number < first + count; number++) {
-    if (rangecache_has(&self->cache, &self->key, number)) continue;
-    struct fetch_request *before = n > 0 ? &requests[n - 1] : NULL;
-    if (last == number - 1 && before != NULL && number - before->number < REQUEST_BLOCKS) {
-      before->bytes += block_bytes(self, number);
-    } else {
-      if (n == most) break;
-      requests[n++] = (struct fetch_request){.url = self->url,
-                                             .shown = self->shown,
-                                             .offset = (size_t)number * BLOCK,
-                                             .bytes = block_bytes(self, number),
-                                             .version = &self->version,
-                                             .context = (void *)self,
-                                             .number = number};
-    }
-    last = number;
-  }
-  return n;
+/* Puts what came into the cache. `context` is the state. */
+static int put_part(void *context, struct fetch_request *request) {
+  const struct remote *self = request->context;
+  if (request->kind != FETCH_PART) return error_set(SHARDRT_EIO, "%s: no part of it was sent", self->shown);
+  ((struct state *)context)->downloaded += (int64_t)request->got;
+  return put_bytes(self, request->offset, request->data, request->got);
 }
 
-/* Waits until these blocks are this process's to download, or the first of them is there (false). */
-static bool wait_for_claim(const struct remote *self, int claims, int64_t first, int64_t count, size_t bytes) {
-  const double end = shardrt_clock() + fetch_patience(bytes);
+struct requests {
+  struct fetch_request *list;
+  int64_t n, most;
+};
+
+/* Bytes of a block more; of these requests those before `mine` do not grow. */
+static void add_request(const struct remote *self, int64_t number, struct rangecache_span span, int64_t mine,
+                        struct requests *out) {
+  const size_t base = (size_t)number * BLOCK;
+  struct fetch_request *last = out->n > mine ? &out->list[out->n - 1] : NULL;
+  if (last != NULL && last->offset + last->bytes == base + span.first &&
+      number - (int64_t)(last->offset / BLOCK) < REQUEST_BLOCKS) {
+    last->bytes += span.stop - span.first;
+  } else if (out->n < out->most) {
+    out->list[out->n++] = (struct fetch_request){.url = self->url,
+                                                 .shown = self->shown,
+                                                 .offset = base + span.first,
+                                                 .bytes = span.stop - span.first,
+                                                 .version = &self->version,
+                                                 .context = (void *)self};
+  }
+}
+
+/* Adds requests for what the cache does not have of the bytes first … stop, and for what lies between that and what it
+ * has of a block, as long as there is room. */
+static void add_requests(const struct remote *self, size_t first, size_t stop, struct requests *out) {
+  const int64_t mine = out->n;
+  for (int64_t number = (int64_t)(first / BLOCK); (size_t)number * BLOCK < stop; number++) {
+    const struct rangecache_span there = rangecache_has(&self->cache, &self->key, number, block_bytes(self, number));
+    const struct rangecache_span wanted = within(self, number, first, stop);
+    if (there.stop == 0) {
+      add_request(self, number, wanted, mine, out);
+      continue;
+    }
+    if (wanted.first < there.first)
+      add_request(self, number, (struct rangecache_span){wanted.first, there.first}, mine, out);
+    if (wanted.stop > there.stop)
+      add_request(self, number, (struct rangecache_span){there.stop, wanted.stop}, mine, out);
+  }
+}
+
+/* Waits until the bytes first … stop are this process's to download, or those from `at` to `enough` are there (false).
+ */
+static bool wait_for_claim(const struct remote *self, int claims, size_t first, size_t stop, size_t at, size_t enough) {
+  const double end = shardrt_clock() + fetch_patience(stop - first);
   long pause = 100000; /* ns */
-  while (claims >= 0 && !rangecache_claim(claims, &self->key, first, count) && shardrt_clock() < end) {
+  while (claims >= 0 && !rangecache_claim(claims, &self->key, first, stop) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
     if (pause < 5000000) pause *= 2;
-    if (rangecache_has(&self->cache, &self->key, first)) return false;
+    if (has_bytes(self, at, enough)) return false;
   }
-  return !rangecache_has(&self->cache, &self->key, first);
+  return !has_bytes(self, at, enough);
 }
 
-static int bring_parts(const struct remote *self, struct state *state, int64_t first, int64_t count) {
-  struct fetch_request requests[WINDOW_BLOCKS];
+/* Bytes first … stop, of which those from `at` to `enough` are wanted now. */
+static int bring_parts(const struct remote *self, struct state *state, size_t first, size_t stop, size_t at,
+                       size_t enough) {
+  struct fetch_request list[2 * WINDOW_BLOCKS + 2];
+  struct requests requests = {.list = list, .most = sizeof list / sizeof *list};
   const int claims = rangecache_claims(&self->cache);
   int code = SHARDRT_OK;
-  if (wait_for_claim(self, claims, first, count, (size_t)count * BLOCK)) {
-    const int64_t n = add_requests(self, first, count, requests, 0, WINDOW_BLOCKS);
-    code = fetch_run(state->fetch, requests, n, FETCH_TRIES, put_blocks, state);
+  if (wait_for_claim(self, claims, first, stop, at, enough)) {
+    add_requests(self, first, stop, &requests);
+    code = fetch_run(state->fetch, list, requests.n, FETCH_TRIES, put_part, state);
   }
   if (claims >= 0) close(claims);
   return code;
@@ -157,7 +206,7 @@ static int take_whole(void *context, const uint8_t *data, size_t bytes) {
     data += n;
     bytes -= n;
     if (whole->got < length) break;
-    code = rangecache_put(&self->cache, &self->key, whole->number, whole->data, length);
+    code = put_bytes(self, (size_t)whole->number * BLOCK, whole->data, length);
     whole->number++;
     whole->got = 0;
   }
@@ -170,8 +219,8 @@ static int ended_whole(void *context, struct fetch_request *request) {
   return SHARDRT_OK;
 }
 
-/* All of the file, where block `number` is wanted. */
-static int bring_whole(const struct remote *self, struct state *state, int64_t number) {
+/* All of the file, of which the bytes from `at` to `enough` are wanted now. */
+static int bring_whole(const struct remote *self, struct state *state, size_t at, size_t enough) {
   struct whole whole = {.remote = self, .state = state, .data = alloc_array(BLOCK, 1)};
   if (whole.data == NULL) return ALLOC_FAILED;
   struct fetch_request request = {.url = self->url,
@@ -184,11 +233,11 @@ static int bring_whole(const struct remote *self, struct state *state, int64_t n
   const double end = shardrt_clock() + fetch_patience(request.bytes);
   int code = SHARDRT_OK;
   bool there = false;
-  while (claims >= 0 && !there && !rangecache_claim(claims, &self->key, 0, self->blocks) && shardrt_clock() < end) {
+  while (claims >= 0 && !there && !rangecache_claim(claims, &self->key, 0, request.bytes) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    there = rangecache_has(&self->cache, &self->key, number);
+    there = has_bytes(self, at, enough);
   }
-  if (!there && !rangecache_has(&self->cache, &self->key, number))
+  if (!there && !has_bytes(self, at, enough))
     code = fetch_run(state->fetch, &request, 1, FETCH_TRIES, ended_whole, NULL);
   if (claims >= 0) close(claims);
   alloc_free(whole.data);
@@ -197,30 +246,52 @@ static int bring_whole(const struct remote *self, struct state *state, int64_t n
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static bool is_held(const struct remote *self, const struct state *state, int64_t number) {
+/* What is read: the bytes at … stop of a file. */
+struct stretch {
+  size_t at, stop;
+  bool exact; /* these, and no others, are downloaded */
+};
+
+static bool is_held(const struct remote *self, const struct state *state, int64_t number,
+                    struct rangecache_span wanted) {
   const struct rangecache_footer *about = &state->block.about;
-  return state->block.is_open && about->number == number && about->key.a == self->key.a && about->key.b == self->key.b;
+  return state->block.is_open && about->number == number && about->key.a == self->key.a &&
+         about->key.b == self->key.b && rangecache_covers(rangecache_held(&state->block), wanted);
 }
 
-/* Opens a block, which is downloaded if it is not in the cache, with those behind it up to `last`, and more for who
- * reads on. */
-static int hold_block(const struct remote *self, struct state *state, int64_t number, int64_t last) {
-  if (is_held(self, state, number)) return SHARDRT_OK;
+/* Downloads what is missing of a stretch from block `number` on, and more for who reads on; the bytes up to `enough`
+ * are wanted now. */
+static int bring_stretch(const struct remote *self, struct state *state, int64_t number, const struct stretch *all,
+                         bool reads_on, size_t enough) {
+  const int64_t last = (int64_t)((all->stop - 1) / BLOCK), room = self->cache.limit / (4 * BLOCK);
+  state->window = !all->exact && reads_on && state->window > 0 ? 2 * state->window : 1;
+  if (state->window > WINDOW_BLOCKS) state->window = WINDOW_BLOCKS;
+  int64_t count = last - number + 1 > state->window ? last - number + 1 : state->window;
+  if (count > WINDOW_BLOCKS) count = WINDOW_BLOCKS;
+  if (count > room) count = room; /* no more than the cache will keep */
+  if (count > self->blocks - number) count = self->blocks - number;
+  size_t first = (size_t)number * BLOCK, stop = first + (size_t)(count - 1) * BLOCK;
+  stop += block_bytes(self, number + count - 1);
+  if (all->exact && all->at > first) first = all->at;
+  if (all->exact && all->stop < stop) stop = all->stop;
+  if (!all->exact) cuts_confine(atomic_load(&self->cuts), all->at, enough, &first, &stop);
+  return self->whole ? bring_whole(self, state, all->at, enough)
+                     : bring_parts(self, state, first, stop, all->at, enough);
+}
+
+/* Opens a block that has the first page of a stretch, or what the stretch has of it. */
+static int hold_block(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes) {
+  const int64_t number = (int64_t)(all->at / BLOCK);
+  const struct rangecache_span wanted = within(self, number, all->at, all->at + bytes);
+  if (is_held(self, state, number, wanted)) return SHARDRT_OK;
   int code = SHARDRT_OK;
   const bool reads_on = number == state->next;
   for (int32_t i = 0; i < ATTEMPTS && code == SHARDRT_OK; i++) {
-    if (rangecache_find(&self->cache, &self->key, number, block_bytes(self, number), &state->block)) {
+    if (rangecache_find(&self->cache, &self->key, number, block_bytes(self, number), wanted, &state->block)) {
       state->next = number + 1;
       return SHARDRT_OK;
     }
-    state->window = reads_on && state->window > 0 ? 2 * state->window : 1;
-    if (state->window > WINDOW_BLOCKS) state->window = WINDOW_BLOCKS;
-    int64_t count = last - number + 1 > state->window ? last - number + 1 : state->window;
-    const int64_t room = self->cache.limit / (4 * BLOCK); /* no more than the cache will keep */
-    if (count > WINDOW_BLOCKS) count = WINDOW_BLOCKS;
-    if (count > room) count = room;
-    if (count > self->blocks - number) count = self->blocks - number;
-    code = self->whole ? bring_whole(self, state, number) : bring_parts(self, state, number, count);
+    code = bring_stretch(self, state, number, all, reads_on, all->at + bytes);
   }
   if (code != SHARDRT_OK) return code;
   return error_set(
@@ -230,28 +301,35 @@ static int hold_block(const struct remote *self, struct state *state, int64_t nu
       self->shown, (long long)self->cache.limit);
 }
 
-/* Reads a whole page, `number` of the file, where more up to block `last` is wanted. */
-static int read_page(const struct remote *self, struct state *state, int64_t number, int64_t last, uint8_t *dst) {
+/* Reads what can be had of the page that a stretch begins in, to its place in `dst`: *got, of which the stretch's next
+ * `bytes` bytes are a part. */
+static int read_page(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes,
+                     uint8_t *dst, struct rangecache_span *got) {
+  const int32_t page = (int32_t)(all->at % BLOCK / PAGE);
   for (int32_t i = 0; i < ATTEMPTS; i++) {
-    int code = hold_block(self, state, number / RANGECACHE_PAGES, last);
+    int code = hold_block(self, state, all, bytes);
     if (code != SHARDRT_OK) return code;
-    if (rangecache_read(&self->cache, &state->block, (int32_t)(number % RANGECACHE_PAGES), dst)) return SHARDRT_OK;
+    if (rangecache_read(&self->cache, &state->block, page, dst, got)) return SHARDRT_OK;
   }
   return error_set(SHARDRT_EIO, "%s: what is written to the cache folder %s comes back damaged", self->shown,
                    self->cache.folder);
 }
 
 /* The same through what is kept of pages that were read lately. */
-static int find_page(const struct remote *self, struct state *state, int64_t number, int64_t last,
+static int find_page(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes,
                      const uint8_t **out) {
+  const int64_t number = (int64_t)(all->at / PAGE);
+  const struct rangecache_span wanted = {all->at % PAGE, all->at % PAGE + bytes};
   struct page **place = &state->pages[(self->key.a + (uint64_t)number) % KEPT_PAGES], *page = *place;
   const bool is_new = page == NULL;
   if (is_new) page = *place = alloc_array(1, sizeof *page);
   if (page == NULL) return ALLOC_FAILED;
   *out = page->data;
-  if (!is_new && page->number == number && page->key.a == self->key.a && page->key.b == self->key.b) return SHARDRT_OK;
+  if (!is_new && page->number == number && page->key.a == self->key.a && page->key.b == self->key.b &&
+      rangecache_covers(page->span, wanted))
+    return SHARDRT_OK;
   page->number = -1;
-  int code = read_page(self, state, number, last, page->data);
+  int code = read_page(self, state, all, bytes, page->data, &page->span);
   if (code != SHARDRT_OK) return code;
   page->key = self->key;
   page->number = number;
@@ -265,18 +343,17 @@ static int count_downloaded(struct state *state, struct reader *reader, int code
   return code;
 }
 
-static int read_bytes(const struct remote *self, size_t offset, size_t bytes, struct state *state, uint8_t *dst) {
-  const int64_t last = bytes > 0 ? (int64_t)((offset + bytes - 1) / BLOCK) : 0;
-  while (bytes > 0) {
-    const int64_t number = (int64_t)(offset / PAGE);
-    const size_t within = offset % PAGE, left = PAGE - within, n = bytes < left ? bytes : left;
+static int read_bytes(const struct remote *self, struct stretch all, struct state *state, uint8_t *dst) {
+  struct rangecache_span got;
+  while (all.at < all.stop) {
+    const size_t within_page = all.at % PAGE, left = PAGE - within_page, bytes = all.stop - all.at;
+    const size_t n = bytes < left ? bytes : left;
     const uint8_t *page = NULL;
-    int code = n == PAGE ? read_page(self, state, number, last, dst) : find_page(self, state, number, last, &page);
+    int code = n == PAGE ? read_page(self, state, &all, n, dst, &got) : find_page(self, state, &all, n, &page);
     if (code != SHARDRT_OK) return code;
-    if (page != NULL) memcpy(dst, page + within, n);
+    if (page != NULL) memcpy(dst, page + within_page, n);
     dst += n;
-    offset += n;
-    bytes -= n;
+    all.at += n;
   }
   return SHARDRT_OK;
 }
@@ -288,7 +365,9 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
   }
   struct state *state = state_of(reader);
   if (state == NULL) return SHARDRT_ENOMEM;
-  return count_downloaded(state, reader, read_bytes(self, offset, bytes, state, dst));
+  const struct stretch all = {.at = offset, .stop = offset + bytes, .exact = bytes >= EXACT && offset != state->end};
+  state->end = all.stop;
+  return count_downloaded(state, reader, read_bytes(self, all, state, dst));
 }
 
 /* ---- reading ahead ---------------------------------------------------------------------------------------------- */
@@ -298,16 +377,13 @@ int64_t remote_limit(const struct remote *self) {
 }
 
 bool remote_has(const struct remote *self, size_t offset, size_t bytes) {
-  const int64_t last = (int64_t)((offset + bytes - 1) / BLOCK);
-  for (int64_t number = (int64_t)(offset / BLOCK); number <= last; number++)
-    if (!rangecache_has(&self->cache, &self->key, number)) return false;
-  return true;
+  return has_bytes(self, offset, offset + bytes);
 }
 
 struct bringing {
   struct state *state;
-  int64_t n;
-  struct fetch_request requests[BRING_REQUESTS];
+  struct requests requests;
+  struct fetch_request list[BRING_REQUESTS];
   int claims[BRING_REQUESTS];
   int64_t nclaims;
   int64_t total;
@@ -315,30 +391,37 @@ struct bringing {
 
 static int bring_ended(void *context, struct fetch_request *request) {
   struct bringing *all = context;
-  int code = put_blocks(all->state, request);
+  int code = put_part(all->state, request);
   if (code == SHARDRT_OK) all->total += (int64_t)request->got;
   return code;
 }
 
 static void bring_now(struct bringing *all) {
-  if (all->n > 0) (void)fetch_run(all->state->fetch, all->requests, all->n, BRING_TRIES, bring_ended, all);
+  if (all->requests.n > 0)
+    (void)fetch_run(all->state->fetch, all->list, all->requests.n, BRING_TRIES, bring_ended, all);
   for (int64_t i = 0; i < all->nclaims; i++) close(all->claims[i]);
-  all->n = all->nclaims = 0;
+  all->requests.n = all->nclaims = 0;
 }
 
 static void bring_extent(struct bringing *all, const struct extent *e) {
   const struct remote *self = e->file->remote;
-  const int64_t stop = (int64_t)((e->offset + e->bytes - 1) / BLOCK) + 1;
-  for (int64_t number = (int64_t)(e->offset / BLOCK); number < stop; number += REQUEST_BLOCKS) {
-    const int64_t count = stop - number < REQUEST_BLOCKS ? stop - number : REQUEST_BLOCKS;
-    if (all->n + REQUEST_BLOCKS > BRING_REQUESTS) bring_now(all);
-    if (remote_has(self, (size_t)number * BLOCK, 1) && count == 1) continue;
+  size_t first = e->offset, stop = e->offset + e->bytes;
+  if (e->bytes < EXACT) {
+    const size_t end = (stop + BLOCK - 1) / BLOCK * BLOCK, length = remote_bytes(self);
+    first = first / BLOCK * BLOCK;
+    stop = end < length ? end : length;
+    cuts_confine(atomic_load(&self->cuts), e->offset, e->offset + e->bytes, &first, &stop);
+  }
+  for (size_t at = first, next; at < stop; at = next) {
+    next = (at / BLOCK + REQUEST_BLOCKS) * BLOCK;
+    if (next > stop) next = stop;
+    if (all->requests.n + 2 * REQUEST_BLOCKS > BRING_REQUESTS) bring_now(all);
+    if (has_bytes(self, at, next)) continue;
     const int claims = rangecache_claims(&self->cache);
     if (claims < 0) return;
-    const int64_t before = all->n;
-    if (rangecache_claim(claims, &self->key, number, count))
-      all->n = add_requests(self, number, count, all->requests, before, BRING_REQUESTS);
-    if (all->n > before)
+    const int64_t before = all->requests.n;
+    if (rangecache_claim(claims, &self->key, at, next)) add_requests(self, at, next, &all->requests);
+    if (all->requests.n > before)
       all->claims[all->nclaims++] = claims;
     else
       close(claims);
@@ -349,6 +432,7 @@ int64_t remote_bring(const struct extents *extents, struct reader *reader) {
   struct bringing *all = alloc_zeros(1, sizeof *all);
   if (all == NULL) return 0;
   all->state = state_of(reader);
+  all->requests = (struct requests){.list = all->list, .most = BRING_REQUESTS};
   for (int64_t i = 0; i < extents->count && all->state != NULL; i++) {
     const struct remote *remote = extents->list[i].file->remote;
     if (remote != NULL && !remote->whole) bring_extent(all, &extents->list[i]);

@@ -37,6 +37,10 @@ uint64_t remote_fingerprint(const struct remote *self);
  * what is read, faster than it can be read. */
 int remote_read(const struct remote *self, size_t offset, size_t bytes, struct reader *reader, uint8_t *dst);
 
+/* Has what is downloaded for the bytes between two of these offsets end there, where otherwise whole blocks would come:
+ * they are in ascending order. Only the first call for a file does something. Any thread. ENOMEM. */
+int remote_cut(struct remote *self, const size_t *offsets, int64_t n);
+
 /* How many bytes the cache may hold. */
 int64_t remote_limit(const struct remote *self);
 /* Whether all of these bytes are in the cache. */

@@ -86,16 +86,19 @@ static int take_opened(void *context, struct fetch_request *request) {
   set_key(self, request->data, request->got);
   int code = self->whole ? check_whole(self, request) : SHARDRT_OK;
   const size_t all = (size_t)self->version.bytes, first = all < RANGECACHE_BLOCK ? all : RANGECACHE_BLOCK;
-  if (code == SHARDRT_OK && request->got > 0 && request->got == first)
-    code = rangecache_put(&self->cache, &self->key, 0, request->data, request->got);
+  if (code == SHARDRT_OK && request->got > 0 && request->got <= first)
+    code = rangecache_put(&self->cache, &self->key, 0, first, (struct rangecache_span){0, request->got}, request->data);
   return code;
 }
 
 static bool read_about(const struct remote *self, const struct rangecache_key *key, struct about *out) {
   struct rangecache_block block = {0};
-  const bool known = rangecache_find(&self->cache, key, 0, sizeof *out, &block) &&
-                     rangecache_read(&self->cache, &block, 0, (uint8_t *)out);
+  struct rangecache_span got, all = {0, sizeof *out};
+  uint8_t page[RANGECACHE_PAGE];
+  const bool known = rangecache_find(&self->cache, key, 0, sizeof *out, all, &block) &&
+                     rangecache_read(&self->cache, &block, 0, page, &got);
   rangecache_leave(&block);
+  if (known) memcpy(out, page, sizeof *out);
   return known;
 }
 
@@ -123,7 +126,8 @@ static int ask_server(struct remote *self, struct fetch *fetch, size_t bytes, st
   struct about about = {.version = self->version, .whole = self->whole, .head_bytes = (int32_t)self->head_bytes};
   memcpy(about.head, self->head, sizeof about.head);
   if (known) rangecache_drop(&self->cache, &key, 0);
-  return rangecache_put(&self->cache, &key, 0, (const uint8_t *)&about, sizeof about);
+  return rangecache_put(&self->cache, &key, 0, sizeof about, (struct rangecache_span){0, sizeof about},
+                        (const uint8_t *)&about);
 }
 
 /* Where there is no ETag, by what the file begins with. */
@@ -172,10 +176,19 @@ int remote_open(const char *url, const shardrt_source_options *options, uint64_t
 
 void remote_close(struct remote *self) {
   if (self == NULL) return;
+  alloc_free(atomic_load(&self->cuts));
   rangecache_close(&self->cache);
   alloc_free(self->shown);
   alloc_free(self->url);
   alloc_free(self);
+}
+
+int remote_cut(struct remote *self, const size_t *offsets, int64_t n) {
+  struct cuts *made = NULL, *none = NULL;
+  if (atomic_load(&self->cuts) != NULL) return SHARDRT_OK;
+  int code = cuts_new(offsets, n, &made);
+  if (code == SHARDRT_OK && !atomic_compare_exchange_strong(&self->cuts, &none, made)) alloc_free(made);
+  return code;
 }
 
 size_t remote_bytes(const struct remote *self) {
