@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory/element.h"
+#include "memory/half.h"
 
 /* ---- every loop, for every processor ---------------------------------------------------------------------------- */
 
@@ -37,6 +38,13 @@ ELEMENT_ROUNDED_ONCE(CONVERT_LOOPS)
 static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][2] = {
     ELEMENT_TO_LANES(CONVERT_ENTRY) ELEMENT_FROM_LANES(CONVERT_ENTRY) ELEMENT_ROUNDED_ONCE(CONVERT_ENTRY)};
 
+/* NULL: it goes by way of lanes. */
+static convert_loop *loop_between(int32_t from_dtype, int32_t to_dtype) {
+  if (from_dtype == SHARDRT_FLOAT16 && to_dtype == SHARDRT_FLOAT32 && half_has_instructions()) return half_widen;
+  if (from_dtype == SHARDRT_FLOAT32 && to_dtype == SHARDRT_FLOAT16 && half_has_instructions()) return half_narrow;
+  return loops[from_dtype][to_dtype][simd_has_avx2()];
+}
+
 /* ---- any dtype to any ------------------------------------------------------------------------------------------- */
 
 void convert_elements(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n) {
@@ -46,15 +54,14 @@ void convert_elements(int32_t from_dtype, int32_t to_dtype, const void *from, vo
     memcpy(to, from, n * from_size);
     return;
   }
-  const bool avx2 = simd_has_avx2();
-  convert_loop *const loop = loops[from_dtype][to_dtype][avx2];
+  convert_loop *const loop = loop_between(from_dtype, to_dtype);
   if (loop != NULL) {
     loop(from, to, n);
     return;
   }
   double lanes[CONVERT_BLOCK]; /* room for any lane */
   const int32_t lane = ELEMENT_LANE_BETWEEN(from_dtype, to_dtype, from_size, to_size);
-  convert_loop *const into = loops[from_dtype][lane][avx2], *const out_of = loops[lane][to_dtype][avx2];
+  convert_loop *const into = loop_between(from_dtype, lane), *const out_of = loop_between(lane, to_dtype);
   if (into == NULL || out_of == NULL) __builtin_unreachable(); /* every dtype has loops to and from its lanes */
   for (size_t done = 0; done < n;) {
     const size_t count = n - done < CONVERT_BLOCK ? n - done : CONVERT_BLOCK;

@@ -58,15 +58,15 @@ local function bytes_of(x, name)
   return ffi.string(data, bytes)
 end
 
--- What make(out) puts into a new array, at every level.
-local function same_at_all_levels(what, name, shape, make)
+-- What make(out) puts into a new array, at every level. `exact`: also NaNs have the same bits.
+local function same_at_all_levels(what, name, shape, make, exact)
   local first
   for level = 0, highest do
     assert.equal(level, C.shardrt_simd_limit(level))
     local out = arrays.new(one, name, shape)
     local code = make(out)
     assert(code == 0, code < 0 and what .. ": " .. message())
-    local bytes = bytes_of(out, name)
+    local bytes = bytes_of(out, exact and "bytes" or name)
     first = first or bytes
     assert(first == bytes, ("%s: level %d differs from 0"):format(what, level))
   end
@@ -122,6 +122,24 @@ describe("at every level of vectors, the same bits come", function()
           end)
         end
       end
+    end
+  end)
+
+  it("of float16 and float32, with the bits of NaNs", function()
+    local n = 2 ^ 16 + 5
+    local steps = ffi.new("shardrt_step[1]", { { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } })
+    local halves, floats = ffi.new("uint16_t[?]", n), ffi.new("uint32_t[?]", n)
+    for i = 0, n - 1 do
+      halves[i] = i % 2 ^ 16
+      -- each upper half of a float32, with lower bits that round down, to even, up, or any
+      local lower = i % 3 == 0 and random(0, 2 ^ 16 - 1) or ({ 0x0FFF, 0x1000, 0x1001 })[i % 5 % 3 + 1]
+      floats[i] = i % 2 ^ 16 * 2 ^ 16 + lower
+    end
+    for _, case in ipairs { { "float16", halves, "float32" }, { "float32", floats, "float16" } } do
+      local list = ffi.new("shardrt_array *[1]", arrays.global(one, case[1], { n }, case[2]))
+      same_at_all_levels(case[1] .. " as " .. case[3], case[3], { n }, function(out)
+        return C.shardrt_elementwise(steps, 1, C.SHARDRT_FLOAT32, 1, list, out)
+      end, true)
     end
   end)
 

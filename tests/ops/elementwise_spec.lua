@@ -93,6 +93,7 @@ local compared = {
   SUB = function(a, b) return a - b end,
   MUL = function(a, b) return a * b end,
   SQUARE = function(a) return a * a end,
+  CUBE = function(a) return a * a * a end,
 }
 
 local function is_negative_zero(x) return x == 0 and 1 / x < 0 end
@@ -222,7 +223,7 @@ local FLOATS_ONLY = { ATAN2 = true, RECIPROCAL = true, SQRT = true, RSQRT = true
 
 -- All but CONSTANT: { name, code, operands }, from the header itself.
 local OPS = {}
-local ARITY = { COPY = 1, SELECT = 3, NEG = 1, ABS = 1, SIGN = 1, SQUARE = 1, LOGICAL_NOT = 1 }
+local ARITY = { COPY = 1, SELECT = 3, NEG = 1, ABS = 1, SIGN = 1, SQUARE = 1, CUBE = 1, LOGICAL_NOT = 1 }
 for code = 1, C.SHARDRT_OP_COUNT - 1 do
   local name = ffi.string(C.shardrt_op_name(code))
   local operands = ARITY[name] or (FLOATS_ONLY[name] and name ~= "ATAN2" and 1) or 2
@@ -418,7 +419,7 @@ describe("an operation", function()
   end)
 
   it("has the code and the name that the header gives it", function()
-    assert.equal(44, C.SHARDRT_OP_COUNT)
+    assert.equal(45, C.SHARDRT_OP_COUNT)
     assert.equal("CONSTANT", ffi.string(C.shardrt_op_name(0)))
     for _, op in ipairs(OPS) do assert.equal(op.code, C["SHARDRT_OP_" .. op.name]) end
     assert.is_true(C.shardrt_op_name(-1) == nil and C.shardrt_op_name(C.SHARDRT_OP_COUNT) == nil)
@@ -617,7 +618,7 @@ describe("an elementwise computation", function()
     refused("together 256", call({ { "NEG", 0 } }, f32, { x }, out, 256))
     local steps = steps_of { { "NEG", 0 } }
     steps[0].op = C.SHARDRT_OP_COUNT
-    refused("operation 44; there are 44", C.shardrt_elementwise(steps, 1, f32, 0, nil, out))
+    refused("operation 45; there are 45", C.shardrt_elementwise(steps, 1, f32, 0, nil, out))
     local small = arrays.global(over, "float32", { 8, 2 }, data)
     refused("operand 1 has 2 elements in dimension 1 of a shard, the result 3",
       call({ { "ADD", 0, 1 } }, f32, { x, small }, out))
@@ -625,6 +626,52 @@ describe("an elementwise computation", function()
       "float32", { 8, 3 }, data)
     refused("the same devices in the same order", call({ { "NEG", 0 } }, f32, { elsewhere }, out))
     assert.equal(C.SHARDRT_EDATA, call({ { "NEG", 0 } }, f32, { arrays.new(over, "float32", { 8, 3 }) }, out))
+  end)
+
+  it("gives several results in one pass as each by itself", function()
+    for _ = 1, 30 do
+      local layout = random_layout(9)
+      local operands = { random_operand(layout, "float32"), random_operand(layout, "float16"),
+        random_array(sharding_of(layout, {}), "float32", {}) }
+      local list = { { "CONSTANT", value = random() }, { "MUL", 3, 2 }, { "MUL", 0, 4 }, { "ADD", 5, 1 },
+        { "EXPM1", 4 }, { "SUB", 6, 7 }, { "CUBE", 6 } }
+      local results, dtypes = { random(4, 5), 6, random(7, 9) }, { "float16", "float32", "int32" }
+      local outs, handles = ffi.new "shardrt_array *[3]", ffi.new "shardrt_array *[3]"
+      local kept, cut = {}, sharding_of(layout, layout.cut)
+      for k = 1, 3 do
+        kept[k], handles[k - 1] = arrays.new(cut, dtypes[k], layout.shape), operands[k].handle
+        outs[k - 1] = kept[k]
+      end
+      check(C.shardrt_elementwise_several(steps_of(list), #list, C.SHARDRT_FLOAT32, 3, handles, 3,
+        ffi.new("int32_t[3]", results), outs))
+      local n = product(layout.shape)
+      for k = 1, 3 do
+        local own = { unpack(list, 1, results[k] - 2) }
+        local alone = run(own, "float32", operands, cut, dtypes[k], layout.shape)
+        local together = ffi.new(ELEMENT[dtypes[k]] .. "[?]", max(1, n))
+        check(C.shardrt_array_gather(kept[k], together))
+        assert.equal(ffi.string(alone, n * ffi.sizeof(ELEMENT[dtypes[k]])),
+          ffi.string(together, n * ffi.sizeof(ELEMENT[dtypes[k]])))
+      end
+    end
+  end)
+
+  it("refuses results that are none, or do not lie alike", function()
+    local steps, list = steps_of { { "NEG", 0 }, { "ABS", 1 } }, ffi.new("shardrt_array *[1]", x)
+    local function refused(text, results, ...)
+      local outs = ffi.new("shardrt_array *[2]", { ... })
+      assert.equal(C.SHARDRT_EINVAL, C.shardrt_elementwise_several(steps, 2, C.SHARDRT_FLOAT32, 1, list, #results,
+        ffi.new("int32_t[?]", max(1, #results), results), outs))
+      assert.truthy(message():find(text, 1, true), message())
+    end
+    local a, b = arrays.new(over, "float32", { 8, 3 }), arrays.new(over, "float16", { 8, 3 })
+    refused("0 results; there is one or more", {}, a, b)
+    refused("result 0 is register 0; it is one from 1 to 2", { 0, 1 }, a, b)
+    refused("result 1 is register 1; it is one from 2 to 2", { 1, 1 }, a, b)
+    refused("result 1 is register 3", { 1, 3 }, a, b)
+    refused("another shape or sharding", { 1, 2 }, a, arrays.new(over, "float32", { 8, 4 }))
+    refused("another shape or sharding", { 1, 2 }, a,
+      arrays.new(arrays.sharding({ 4, 2 }, { "a", "b" }, P()), "float32", { 8, 3 }))
   end)
 
   it("needs fewer values at a time than there is scratch memory for", function()

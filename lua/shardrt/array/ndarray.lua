@@ -91,6 +91,7 @@ local any_element = { void = true, char = true, ["unsigned char"] = true } -- wh
 ---@field context ffi.cdata*? # what release is given
 local POINTER_OPTIONS = { owner = true, release = true, context = true }
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
+local FILL_BYTES = 65536
 local shown_elements = 64 -- tostring shows the values of an array that has at most so many
 
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
@@ -195,8 +196,13 @@ function words.full(sizes, value, dtype_name)
   local one = ffi.new(ffi.typeof("uint64_t[1]")) -- also where the array has no element, a value must fit
   local first = ffi.cast(kind.pointer, one)
   if not kind.write(first, 0, value) then misfit("ndarray.full", value, kind) end
-  local data, element = host.data, first[0]
-  for i = 0, host.size - 1 do data[i] = element end
+  local data, written = ffi.cast(byte_pointer, host.data), math.min(kind.size, host.bytes)
+  ffi.copy(data, one, written)
+  while written < host.bytes do -- as much again as is there, up to what stays in a cache
+    local more = math.min(written, FILL_BYTES, host.bytes - written)
+    ffi.copy(data + written, data, more)
+    written = written + more
+  end
   return host
 end
 

@@ -169,9 +169,9 @@ rules.momentum = {
   keeps = { "velocity" },
   init = function(caller, params) return { velocity = zeros(caller, params) } end,
   update = function(caller, o, rate, params, grads, state)
-    local made, velocity = map(caller, 2, function(p, g, v)
-      local moved = one_pass(caller, input(1) * o.momentum + input(2), v, g)
-      return one_pass(caller, input(1) - input(2) * rate, p, moved), moved
+    local moved = input(3) * o.momentum + input(2)
+    local velocity, made = map(caller, 2, function(p, g, v)
+      return elementwise.run_several(caller, { p, g, v }, { moved, input(1) - moved * rate }, { v.dtype, p.dtype })
     end, params, grads, state.velocity)
     return made, { velocity = velocity }
   end,
@@ -186,15 +186,15 @@ rules.adam = {
   end,
   update = function(caller, o, rate, params, grads, state)
     local step = next_step(caller, state.step)
-    local made, mean, square = map(caller, 3, function(p, g, m, v)
-      local new_m = one_pass(caller, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
-      local new_v = one_pass(caller, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
-      -- 1 - beta^step, without what is lost where beta is near 1
-      local m_hat = input(2) / -f.EXPM1(input(4) * math.log(o.beta1))
-      local v_hat = input(3) / -f.EXPM1(input(4) * math.log(o.beta2))
-      local moved = input(1) - m_hat * rate / (f.SQRT(v_hat) + o.epsilon)
-      if o.weight_decay then moved = moved - input(1) * (rate * o.weight_decay) end
-      return one_pass(caller, moved, p, new_m, new_v, step), new_m, new_v
+    local m = input(3) * o.beta1 + input(2) * (1 - o.beta1)
+    local v = input(4) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2)
+    -- 1 - beta^step, without what is lost where beta is near 1
+    local m_hat, v_hat = m / -f.EXPM1(input(5) * math.log(o.beta1)), v / -f.EXPM1(input(5) * math.log(o.beta2))
+    local moved = input(1) - m_hat * rate / (f.SQRT(v_hat) + o.epsilon)
+    if o.weight_decay then moved = moved - input(1) * (rate * o.weight_decay) end
+    local mean, square, made = map(caller, 3, function(p, g, old_m, old_v)
+      return elementwise.run_several(caller, { p, g, old_m, old_v, step }, { m, v, moved },
+        { old_m.dtype, old_v.dtype, p.dtype })
     end, params, grads, state.mean, state.square)
     return made, { step = step, mean = mean, square = square }
   end,

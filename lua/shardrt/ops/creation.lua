@@ -1,5 +1,6 @@
 -- Arrays that nobody placed: every process makes the whole of them, and they go where they are needed.
 
+local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local constraint = require "shardrt.ops.constraint"
@@ -51,13 +52,26 @@ local function check_fill(caller, value, kind)
   check_number(caller, value, kind)
 end
 
+local no_operands = ffi.new "shardrt_array *[1]"
+
+-- The value everywhere, by a program that is this constant. (64 bits of a whole number are more than it holds.)
+local function constant_array(caller, sizes, value, kind)
+  if type(value) == "cdata" then return unplaced.of_host(caller, ndarray.words.full(sizes, value, kind.name)) end
+  local x, computed = unplaced.new(caller, kind, sizes), promote.computed(kind.name)
+  if promote.is_float(kind.name) then value = elementwise.rounded(caller, value, kind.name) end
+  local steps, count = expression.program(expression.constant(value), 0)
+  dispatch.compute(caller, x, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, 0, no_operands,
+    x.handle)
+  return x
+end
+
 local function filled(caller, sizes, value, name, to)
   check_dtype(caller, name)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
-  local host = ndarray.words.full(shape.check(caller, sizes), value, kind.name)
-  local x = unplaced.of_host(caller, host)
-  return placed(caller, dispatch.done(caller, x, {}, nil, tostring(value)), to)
+  local x = constant_array(caller, shape.check(caller, sizes), value, kind)
+  local text = type(value) == "number" and ("%.17g"):format(value) or tostring(value)
+  return placed(caller, dispatch.done(caller, x, {}, nil, text), to)
 end
 
 --- Zeros.

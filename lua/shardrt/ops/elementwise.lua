@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
@@ -134,7 +135,7 @@ elementwise.unbroadcast = unbroadcast
 
 -- ---- one pass ----
 
-local Arrays = ffi.typeof "shardrt_array *[?]"
+local Arrays, Registers = ffi.typeof "shardrt_array *[?]", ffi.typeof "int32_t[?]"
 
 local function gradient(caller, root, arrays, out)
   return function(dy, wants)
@@ -204,6 +205,38 @@ function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   return dispatch.done(caller, out, arrays, gradient(caller, root, arrays, out), function()
     return expression.text(root)
   end)
+end
+
+--- Computes several expressions of the same arrays in one pass. Each may be a part of those behind it, and is rounded
+--- to its dtype only as a result.
+---@param caller string
+---@param arrays shardrt.Array[] # which the expressions take all of
+---@param roots shardrt.Node[] # no operands alone
+---@param out_dtypes string[]
+---@return shardrt.Array ...
+function elementwise.run_several(caller, arrays, roots, out_dtypes)
+  local shapes, dtypes, outs, n = {}, {}, {}, #roots
+  for i, x in ipairs(arrays) do shapes[i], dtypes[i] = x.shape, x.dtype end
+  local full = elementwise.broadcast(caller, shapes)
+  local at = common_mesh.of(caller, arrays)
+  local dim_axes, brought = laid_out(caller, at, arrays, full)
+  for k = 1, n do outs[k] = dispatch.result(caller, at, dim_axes, out_dtypes[k], full) end
+  if not dispatch.is_planning() then
+    local computed = promote.computed(promote.result(dtypes, {}))
+    local made = { expression.program(roots[1], #brought, unpack(roots, 2)) }
+    local handles, results, out_handles = Arrays(#brought + 1), Registers(n), Arrays(n)
+    for i, x in ipairs(brought) do handles[i - 1] = x.handle end
+    for k, out in ipairs(outs) do results[k - 1], out_handles[k - 1] = made[k + 2], out.handle end
+    dispatch.compute(caller, outs[1], C.shardrt_elementwise_several, made[1], made[2],
+      dtype.named(caller, computed).code, #brought, handles, n, results, out_handles)
+    for k = 2, n do buffers.tell_collector(outs[k]) end
+  end
+  for k, root in ipairs(roots) do
+    dispatch.done(caller, outs[k], arrays, gradient(caller, root, arrays, outs[k]), function()
+      return expression.text(root)
+    end)
+  end
+  return unpack(outs)
 end
 
 -- What a Lua number would become is the number.
@@ -302,7 +335,7 @@ end
 define("subtract", 2, "number", f.SUB)
 define("floor_divide", 2, "whole", f.FLOOR_DIVIDE)
 define("remainder", 2, "whole", f.REMAINDER)
-define("power", 2, "whole", f.POW, check_power)
+define("power", 2, "whole", expression.power, check_power)
 define("divide", 2, "float", f.DIV)
 define("arctan2", 2, "float", f.ATAN2)
 for name, op in pairs {

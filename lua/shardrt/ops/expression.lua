@@ -46,8 +46,20 @@ function Node.__add(a, b) return f.ADD(a, b) end
 function Node.__sub(a, b) return f.SUB(a, b) end
 function Node.__mul(a, b) return f.MUL(a, b) end
 function Node.__div(a, b) return f.DIV(a, b) end
-function Node.__pow(a, b) return f.POW(a, b) end
+function Node.__pow(a, b) return expression.power(a, b) end
 function Node.__unm(a) return f.NEG(a) end
+
+--- a to the power b; where b is 1, 2 or 3, which most powers are, as a product.
+---@param a shardrt.Node|number
+---@param b shardrt.Node|number
+---@return shardrt.Node
+function expression.power(a, b)
+  local whole = node_of(b).value
+  if whole == 1 then return node_of(a) end
+  if whole == 2 then return f.SQUARE(a) end
+  if whole == 3 then return f.CUBE(a) end
+  return f.POW(a, b)
+end
 
 --- The i-th operand.
 ---@param i integer
@@ -74,7 +86,8 @@ local derivative = {
   DIV = function(dy, y, _, b) return dy / b, -(dy * y / b) end,
   POW = function(dy, y, a, b)
     -- 0^b has no logarithm to pass on, and a^0 no slope (of a number 0 in JAX, too; of an array of 0, it has NaN at 0).
-    local da = f.SELECT(f.EQ(b, 0), 0, dy * b * f.POW(a, b - 1))
+    local lower = expression.power(a, b.value and b.value - 1 or b - 1)
+    local da = f.SELECT(f.EQ(b, 0), 0, dy * b * lower)
     return da, dy * y * f.LOG(f.SELECT(f.EQ(a, 0), 1, a))
   end,
   MAXIMUM = function(dy, _, a, b) return larger(dy, a, b), larger(dy, b, a) end,
@@ -100,12 +113,13 @@ local derivative = {
   LOGISTIC = function(dy, y) return dy * y * (1 - y) end,
   ERF = function(dy, _, a) return dy * TWO_OVER_ROOT_PI * f.EXP(-(a * a)) end,
   SQUARE = function(dy, _, a) return dy * 2 * a end,
+  CUBE = function(dy, _, a) return dy * 3 * f.SQUARE(a) end,
   RECIPROCAL = function(dy, y) return -(dy * y * y) end,
   COPY = function(dy) return dy end,
 }
 
--- The nodes below a root, each once, operands before what is made of them.
-local function ordered(root)
+-- The nodes below roots, each once, operands before what is made of them.
+local function ordered(...)
   local order, seen = {}, {}
   local function visit(node)
     if seen[node] then return end
@@ -115,7 +129,7 @@ local function ordered(root)
     end
     order[#order + 1] = node
   end
-  visit(root)
+  for i = 1, select("#", ...) do visit((select(i, ...))) end
   return order
 end
 
@@ -170,14 +184,17 @@ end
 
 local Steps = ffi.typeof "shardrt_step[?]"
 
---- The program of an expression of n operands, and how many steps it has.
+--- The program of an expression of n operands, and how many steps it has. Of several expressions, which may be parts of
+--- those behind them, also the register that each is in.
 ---@param root shardrt.Node
 ---@param n integer
+---@param ... shardrt.Node
 ---@return ffi.cdata*
 ---@return integer
-function expression.program(root, n)
+---@return integer ...
+function expression.program(root, n, ...)
   if root.op == "INPUT" then root = f.COPY(root) end
-  local order, register = ordered(root), {}
+  local order, register = ordered(root, ...), {}
   local steps, count = Steps(#order), 0
   for _, node in ipairs(order) do
     if node.op == "INPUT" then
@@ -193,7 +210,9 @@ function expression.program(root, n)
       register[node], count = n + count, count + 1
     end
   end
-  return steps, count
+  local registers = {}
+  for i, node in ipairs { root, ... } do registers[i] = register[node] end
+  return steps, count, unpack(registers)
 end
 
 return expression

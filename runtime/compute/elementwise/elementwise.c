@@ -1,9 +1,11 @@
-/* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads.
+/* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads,
+ * with one result or several.
  *
  * The elements of all blocks stand in one row, which is cut into tasks; so few large blocks and many small ones are
  * spread alike. */
 #include <string.h>
 
+#include "base/error.h"
 #include "compute/elementwise/operand.h"
 #include "compute/elementwise/program.h"
 #include "compute/unique_blocks.h"
@@ -18,12 +20,11 @@ struct elementwise {
   struct program program;
   struct operand operands[SHARDRT_MAX_REGISTERS];
   shardrt_array *const *in;
-  shardrt_array *out;
-  int32_t out_dtype;
-  size_t out_size;
-  bool in_place; /* the last step writes where the result is to lie */
-  struct unique_blocks blocks;
-  int64_t elements; /* of one block */
+  int32_t nout;
+  const int32_t *results; /* their registers, ascending */
+  shardrt_array *const *out;
+  struct unique_blocks blocks; /* of each result, which lie alike */
+  int64_t elements;            /* of one block */
   int64_t total;
   int64_t task; /* elements of each, but for the last */
 };
@@ -54,6 +55,16 @@ static void repeat_first(void *slot, size_t lane, size_t n) {
     for (size_t i = 1; i < n; i++) memcpy((char *)slot + 8 * i, slot, 8);
 }
 
+static void run_step(struct block_part *part, int32_t i, void *to, size_t n) {
+  const struct program *program = &part->self->program;
+  const shardrt_step *step = &program->steps[i];
+  const int32_t count = program_operands(step);
+  const void *const *values = part->values;
+  const void *from[] = {values[step->a], values[count > 1 ? step->b : step->a], values[count > 2 ? step->c : step->a]};
+  program->kernels[i](from, to, n);
+  part->values[program->nin + i] = to;
+}
+
 /* What all tiles, of n elements or fewer, have in common. */
 static void block_part_begin(struct block_part *part, size_t n) {
   const struct program *program = &part->self->program;
@@ -66,10 +77,14 @@ static void block_part_begin(struct block_part *part, size_t n) {
     part->values[k] = block_part_slot(part, k);
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
-    if (program->kernels[i] != NULL) continue;
-    convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, block_part_slot(part, nin + i), 1);
-    repeat_first(block_part_slot(part, nin + i), program->lane, n);
-    part->values[nin + i] = block_part_slot(part, nin + i);
+    if (!program->fixed[nin + i]) continue;
+    char *slot = block_part_slot(part, nin + i);
+    if (program->kernels[i] == NULL)
+      convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, slot, 1);
+    else
+      run_step(part, i, slot, 1);
+    repeat_first(slot, program->lane, n);
+    part->values[nin + i] = slot;
   }
 }
 
@@ -84,30 +99,43 @@ static void block_part_load(struct block_part *part, int32_t k, int64_t first, s
   part->values[k] = same ? found : slot;
 }
 
+/* What step i is the first to need. */
+static void load_operands(struct block_part *part, int32_t i, int64_t first, size_t n) {
+  const struct program *program = &part->self->program;
+  const shardrt_step *step = &program->steps[i];
+  const int32_t count = program_operands(step), a = step->a, b = count > 1 ? step->b : a, c = count > 2 ? step->c : a;
+  const int32_t registers[] = {a, b == a ? program->nin : b, c == a || c == b ? program->nin : c};
+  for (int32_t k = 0; k < 3; k++) {
+    const int32_t r = registers[k];
+    if (r < program->nin && program->first[r] == i && !program->fixed[r]) block_part_load(part, r, first, n);
+  }
+}
+
+/* Where result k's elements from `first` on are to lie. */
+static char *block_part_result(const struct block_part *part, int32_t k, int64_t first) {
+  shardrt_array *out = part->self->out[k];
+  return (char *)shardrt_buffer_data(shardrt_array_buffer(out, part->shard)) +
+         (size_t)first * shardrt_dtype_size(shardrt_array_dtype(out));
+}
+
 static void block_part_tile(struct block_part *part, int64_t first, size_t n) {
   const struct elementwise *self = part->self;
   const struct program *program = &self->program;
-  const int32_t nin = program->nin, last = program->nsteps - 1;
-  char *out =
-      (char *)shardrt_buffer_data(shardrt_array_buffer(self->out, part->shard)) + (size_t)first * self->out_size;
-  for (int32_t i = 0; i <= last; i++) {
-    if (program->kernels[i] == NULL) continue;
-    const shardrt_step *step = &program->steps[i];
-    const int32_t count = program_operands(step);
-    const int32_t registers[] = {step->a, count > 1 ? step->b : step->a, count > 2 ? step->c : step->a};
-    const void *from[3];
-    for (int32_t j = 0; j < 3; j++) {
-      const int32_t r = registers[j];
-      const bool known = j > 0 && r == registers[j - 1];
-      if (r < nin && !known && program->first[r] == i && program->load[r] != PROGRAM_FIXED)
-        block_part_load(part, r, first, n);
-      from[j] = part->values[r];
+  const int32_t nin = program->nin;
+  int32_t result = 0; /* the next one */
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    const bool is_result = result < self->nout && self->results[result] == nin + i;
+    if (!program->fixed[nin + i]) {
+      load_operands(part, i, first, n);
+      run_step(part, i,
+               program->direct[nin + i] ? block_part_result(part, result, first) : block_part_slot(part, nin + i), n);
     }
-    void *to = i == last && self->in_place ? out : block_part_slot(part, nin + i);
-    program->kernels[i](from, to, n);
-    part->values[nin + i] = to;
+    if (is_result) result++;
   }
-  if (!self->in_place) convert_elements(program->dtype, self->out_dtype, part->values[nin + last], out, n);
+  for (int32_t k = 0; k < self->nout; k++)
+    if (!program->direct[self->results[k]])
+      convert_elements(program->dtype, shardrt_array_dtype(self->out[k]), part->values[self->results[k]],
+                       block_part_result(part, k, first), n);
 }
 
 /* The elements [first, stop) of a block. */
@@ -135,9 +163,25 @@ static void run_elementwise_task(void *context, int64_t number) {
 
 /* ---- on devices with memory of their own ------------------------------------------------------------------------ */
 
+/* Result r: its step is the last of a program of its own, whose kernels leave out what it does not need. */
+static int result_on_devices(const struct accelerator *platform, const struct elementwise *self, int32_t r,
+                             struct accelerator_operand *operands) {
+  const struct program *program = &self->program;
+  const int32_t nsteps = self->results[r] - program->nin + 1;
+  const struct accelerator_program given = {program->steps, nsteps, program->nin, program->dtype};
+  shardrt_array *out = self->out[r];
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
+    for (int32_t k = 0; k < program->nin; k++) operands[k].data = unique_blocks_data(&self->blocks, self->in[k], block);
+    code = platform->kernels->elementwise("elementwise", unique_blocks_device(&self->blocks, out, block), &given,
+                                          operands, shardrt_array_dtype(out),
+                                          unique_blocks_data(&self->blocks, out, block), self->elements);
+  }
+  return code;
+}
+
 static int compute_on_devices(const struct accelerator *platform, const struct elementwise *self) {
   const struct program *program = &self->program;
-  const struct accelerator_program given = {program->steps, program->nsteps, program->nin, program->dtype};
   struct accelerator_operand operands[SHARDRT_MAX_REGISTERS];
   for (int32_t k = 0; k < program->nin; k++) {
     const struct operand *operand = &self->operands[k];
@@ -147,12 +191,7 @@ static int compute_on_devices(const struct accelerator *platform, const struct e
     memcpy(operands[k].strides, operand->strides, sizeof operand->strides);
   }
   int code = SHARDRT_OK;
-  for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
-    for (int32_t k = 0; k < program->nin; k++) operands[k].data = unique_blocks_data(&self->blocks, self->in[k], block);
-    code = platform->kernels->elementwise("elementwise", unique_blocks_device(&self->blocks, self->out, block), &given,
-                                          operands, self->out_dtype,
-                                          unique_blocks_data(&self->blocks, self->out, block), self->elements);
-  }
+  for (int32_t r = 0; r < self->nout && code == SHARDRT_OK; r++) code = result_on_devices(platform, self, r, operands);
   return code;
 }
 
@@ -162,11 +201,11 @@ static int compute_on_devices(const struct accelerator *platform, const struct e
 static int set_operands(struct elementwise *self) {
   struct program *program = &self->program;
   int64_t shape[SHARDRT_MAX_NDIM] = {0};
-  work_shard_shape(self->out, shape);
+  work_shard_shape(self->out[0], shape);
   bool raw = false;
   for (int32_t k = 0; k < program->nin; k++) {
     struct operand *operand = &self->operands[k];
-    int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out), shape);
+    int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out[0]), shape);
     if (code != SHARDRT_OK) return code;
     const bool same = operand->dtype == program->dtype;
     program->load[k] = operand_is_one(operand)             ? PROGRAM_FIXED
@@ -174,25 +213,59 @@ static int set_operands(struct elementwise *self) {
                                                            : PROGRAM_LOADED;
     raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
   }
-  self->in_place = self->out_dtype == program->dtype && program->kernels[program->nsteps - 1] != NULL;
-  return program_lay_out(program, self->in_place, raw);
+  program_find_fixed(program);
+  for (int32_t k = 0; k < self->nout; k++) {
+    const int32_t r = self->results[k];
+    program->direct[r] = shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
+  }
+  return program_lay_out(program, self->results, self->nout, raw);
 }
 
 static void set_tasks(struct elementwise *self) {
-  self->elements = work_shard_elements(self->out);
+  self->elements = work_shard_elements(self->out[0]);
   self->total = self->blocks.count * self->elements;
   const int64_t share = self->total / ((int64_t)work_threads() * TASKS_PER_THREAD);
   self->task = share < LEAST_TASK ? LEAST_TASK : share > MOST_TASK ? MOST_TASK : share / PROGRAM_TILE * PROGRAM_TILE;
 }
 
-int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
-                        shardrt_array *const *in, shardrt_array *out) {
-  struct elementwise self = {.in = in, .out = out, .out_dtype = shardrt_array_dtype(out)};
-  self.out_size = shardrt_dtype_size(self.out_dtype);
+/* Results are of steps, ascend, and lie as the first one. */
+static int check_results(const struct elementwise *self, int32_t registers) {
+  const int32_t nin = self->program.nin;
+  for (int32_t k = 0; k < self->nout; k++) {
+    const int32_t r = self->results[k], after = k > 0 ? self->results[k - 1] : nin - 1;
+    if (r <= after || r >= registers)
+      return error_set(SHARDRT_EINVAL, "elementwise: result %d is register %d; it is one from %d to %d", k, r,
+                       after + 1, registers - 1);
+    const shardrt_array *first = self->out[0], *out = self->out[k];
+    bool alike = shardrt_array_ndim(out) == shardrt_array_ndim(first) &&
+                 shardrt_sharding_equal(shardrt_array_sharding(out), shardrt_array_sharding(first));
+    for (int32_t d = 0; alike && d < shardrt_array_ndim(first); d++)
+      alike = shardrt_array_shape(out)[d] == shardrt_array_shape(first)[d];
+    if (!alike)
+      return error_set(SHARDRT_EINVAL, "elementwise: result %d has another shape or sharding than result 0", k);
+  }
+  return SHARDRT_OK;
+}
+
+static int begin_blocks(struct elementwise *self, int32_t nin) {
+  const shardrt_array *const *in = (const shardrt_array *const *)self->in;
+  int code = unique_blocks_begin("elementwise", nin, in, self->out[0], &self->blocks);
+  for (int32_t k = 1; k < self->nout && code == SHARDRT_OK; k++) {
+    code = work_outputs(self->out[k]);
+    if (code != SHARDRT_OK) unique_blocks_end(&self->blocks);
+  }
+  return code;
+}
+
+int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                                shardrt_array *const *in, int32_t nout, const int32_t *results,
+                                shardrt_array *const *out) {
+  if (nout < 1) return error_set(SHARDRT_EINVAL, "elementwise: %d results; there is one or more", nout);
+  struct elementwise self = {.in = in, .nout = nout, .results = results, .out = out};
   int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
+  if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
   if (code == SHARDRT_OK) code = set_operands(&self);
-  if (code == SHARDRT_OK)
-    code = unique_blocks_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
+  if (code == SHARDRT_OK) code = begin_blocks(&self, nin);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
   const struct accelerator *platform = accelerator_get();
@@ -202,4 +275,10 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
     work_spread(run_elementwise_task, &self, (self.total + self.task - 1) / self.task);
   unique_blocks_end(&self.blocks);
   return code;
+}
+
+int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                        shardrt_array *const *in, shardrt_array *out) {
+  const int32_t last = nin + nsteps - 1;
+  return shardrt_elementwise_several(steps, nsteps, compute_dtype, nin, in, 1, &last, &out);
 }

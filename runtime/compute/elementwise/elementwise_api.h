@@ -49,7 +49,8 @@
   X(CEIL, 40, 1)                                                                                                       \
   X(ROUND, 41, 1)                                                                                                      \
   X(ISNAN, 42, 1)                                                                                                      \
-  X(ISFINITE, 43, 1)
+  X(ISFINITE, 43, 1)                                                                                                   \
+  X(CUBE, 44, 1)
 
 enum {
 #define SHARDRT_OP_CODE(name, code, operands) SHARDRT_OP_##name = code,
@@ -90,6 +91,7 @@ enum { SHARDRT_MAX_REGISTERS = 256 };
  *   POW           of whole numbers by squaring, wrapping; to a negative power what is not 1 or -1 gives 0.
  *   ROUND         to the nearest, ties to even.
  *   LOGISTIC      1 / (1 + e^-a).
+ *   SQUARE, CUBE  a a and a a a; of float32 a a a is rounded once.
  * RECIPROCAL, SQRT … ISFINITE and ATAN2 are of floats only.
  *
  * float32: ADD … DIV, SQRT are rounded correctly, all others within 0.52 ulp of the true value
@@ -99,6 +101,13 @@ enum { SHARDRT_MAX_REGISTERS = 256 };
  * that do not fit. */
 int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
                         shardrt_array *const *in, shardrt_array *out);
+
+/* The same with several results, each what a step gives: its register is in `results`, ascending. They have one shape
+ * and one sharding, and each a dtype of its own, to which only the result is rounded, not what later steps take.
+ * EINVAL: also other results. */
+int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                                shardrt_array *const *in, int32_t nout, const int32_t *results,
+                                shardrt_array *const *out);
 
 /* start + step * i, where i is the index in the whole array along `axis`: every shard fills its own part. Computed in
  * float64 and then converted (from whole numbers beyond 2^53 it is rounded); out is not bool. */

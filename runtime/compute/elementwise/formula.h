@@ -63,6 +63,7 @@
   X(LOGISTIC, series_logistic(a))                                                                                      \
   X(ERF, series_erf(a))                                                                                                \
   X(POW, series_pow(a, b))                                                                                             \
+  X(CUBE, (double)a *a *a)                                                                                             \
   X(ATAN2, series_atan2(a, b))                                                                                         \
   X(FLOOR_DIVIDE, series_floor_divide(a, b))
 
@@ -107,6 +108,7 @@ SIMD_INLINE double formula_floor_divide(double x, double y) {
   X(LOGISTIC, formula_logistic(a))                                                                                     \
   X(ERF, erf(a))                                                                                                       \
   X(POW, pow(a, b))                                                                                                    \
+  X(CUBE, a *a *a)                                                                                                     \
   X(ATAN2, atan2(a, b))                                                                                                \
   X(FLOOR_DIVIDE, formula_floor_divide(a, b))                                                                          \
   X(REMAINDER, formula_remainder(a, b))
@@ -163,6 +165,7 @@ FORMULA_WHOLE_FUNCTIONS(u64, uint64_t, uint64_t)
   X(NEG, 0 - (U)a)                                                                                                     \
   X(ABS, FORMULA_NEGATIVE(T, a) ? 0 - (U)a : (U)a)                                                                     \
   X(SIGN, FORMULA_NEGATIVE(T, a) ? (T)-1 : (T)(a != 0))                                                                \
-  X(SQUARE, (U)a *(U)a)
+  X(SQUARE, (U)a *(U)a)                                                                                                \
+  X(CUBE, (U)a *(U)a *(U)a)
 
 #endif

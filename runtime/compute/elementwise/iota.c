@@ -1,5 +1,7 @@
+// build: -O3
 /* iota.c - numbers that count along an axis of the whole array. */
 #include "base/error.h"
+#include "base/simd.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/convert.h"
@@ -17,6 +19,31 @@ struct iota {
   double start, step;
 };
 
+/* start + step * (from + k), of each k below n. */
+SIMD_INLINE void count_body(double *restrict lanes, double start, double step, double from, int32_t n) {
+  for (int32_t k = 0; k < n; k++) lanes[k] = start + step * (from + (double)k);
+}
+
+static void count_plain(double *lanes, double start, double step, double from, int32_t n) {
+  count_body(lanes, start, step, from, n);
+}
+
+SIMD_AVX2 static void count_avx2(double *lanes, double start, double step, double from, int32_t n) {
+  count_body(lanes, start, step, from, n);
+}
+
+/* The same number `inner` times, then the next one, and from n on from the first again; from element i of a block on.
+ */
+static void count_repeated(const struct iota *self, int64_t begin, int64_t i, double *lanes, int64_t count) {
+  int64_t along = i / self->inner % self->n, within = i % self->inner;
+  for (int64_t k = 0; k < count; k++) {
+    lanes[k] = self->start + self->step * (double)(begin + along);
+    if (++within < self->inner) continue;
+    within = 0;
+    along = along + 1 < self->n ? along + 1 : 0;
+  }
+}
+
 static void count_task(void *context, int64_t number) {
   const struct iota *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
@@ -26,13 +53,10 @@ static void count_task(void *context, int64_t number) {
   double lanes[CONVERT_BLOCK];
   for (int64_t i = first; i < last; i += CONVERT_BLOCK) {
     const int64_t count = last - i < CONVERT_BLOCK ? last - i : CONVERT_BLOCK;
-    int64_t along = i / self->inner % self->n, within = i % self->inner;
-    for (int64_t k = 0; k < count; k++) {
-      lanes[k] = self->start + self->step * (double)(begin + along);
-      if (++within < self->inner) continue;
-      within = 0;
-      along = along + 1 < self->n ? along + 1 : 0;
-    }
+    if (self->elements > self->n)
+      count_repeated(self, begin, i, lanes, count);
+    else
+      (simd_has_avx2() ? count_avx2 : count_plain)(lanes, self->start, self->step, (double)(begin + i), (int32_t)count);
     convert_elements(SHARDRT_FLOAT64, self->dtype, lanes, out + (size_t)i * shardrt_dtype_size(self->dtype),
                      (size_t)count);
   }

@@ -93,14 +93,19 @@ static int32_t slots_take(struct slots *slots) {
   return slots->nfree > 0 ? slots->free[--slots->nfree] : slots->count++;
 }
 
-static bool is_fixed(const struct program *program, int32_t r) {
-  return r < program->nin ? program->load[r] == PROGRAM_FIXED
-                          : program->steps[r - program->nin].op == SHARDRT_OP_CONSTANT;
+void program_find_fixed(struct program *program) {
+  for (int32_t r = 0; r < program->nin; r++) program->fixed[r] = program->load[r] == PROGRAM_FIXED;
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    const shardrt_step *step = &program->steps[i];
+    bool fixed = true;
+    for (int32_t k = 0; k < program_operands(step); k++) fixed = fixed && program->fixed[operand_of(step, k)];
+    program->fixed[program->nin + i] = fixed;
+  }
 }
 
 /* What is fixed takes its slots first, and never gives them back. A value's slot is free after the last step that needs
  * it, so a step never writes where it reads. */
-static void lay_out_step(struct program *program, int32_t i, bool in_place, const int32_t *last, struct slots *slots) {
+static void lay_out_step(struct program *program, int32_t i, const int32_t *last, struct slots *slots) {
   const shardrt_step *step = &program->steps[i];
   const int32_t own = program->nin + i;
   for (int32_t k = 0; k < program_operands(step); k++) {
@@ -108,25 +113,25 @@ static void lay_out_step(struct program *program, int32_t i, bool in_place, cons
     if (r < program->nin && program->load[r] == PROGRAM_LOADED && program->slot[r] < 0)
       program->slot[r] = slots_take(slots);
   }
-  if (!in_place && !is_fixed(program, own)) program->slot[own] = slots_take(slots);
+  if (!program->direct[own] && !program->fixed[own]) program->slot[own] = slots_take(slots);
   for (int32_t k = 0; k < program_operands(step); k++) /* it never writes where it reads */
     assert(program->slot[own] < 0 || program->slot[own] != program->slot[operand_of(step, k)]);
   for (int32_t r = 0; r <= own; r++)
-    if (last[r] == i && program->slot[r] >= 0 && !is_fixed(program, r)) slots->free[slots->nfree++] = program->slot[r];
+    if (last[r] == i && program->slot[r] >= 0 && !program->fixed[r]) slots->free[slots->nfree++] = program->slot[r];
 }
 
-int program_lay_out(struct program *program, bool last_in_place, bool raw) {
+int program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw) {
   const int32_t registers = program->nin + program->nsteps;
   struct slots slots = {.count = 0};
   int32_t last[SHARDRT_MAX_REGISTERS] = {0}; /* the last step that needs each; of one that none needs, its own */
   for (int32_t r = 0; r < registers; r++) {
     last[r] = r < program->nin ? -1 : r - program->nin;
-    program->slot[r] = is_fixed(program, r) ? slots_take(&slots) : -1;
+    program->slot[r] = program->fixed[r] ? slots_take(&slots) : -1;
   }
   for (int32_t i = 0; i < program->nsteps; i++)
     for (int32_t k = 0; k < program_operands(&program->steps[i]); k++) last[operand_of(&program->steps[i], k)] = i;
-  for (int32_t i = 0; i < program->nsteps; i++)
-    lay_out_step(program, i, last_in_place && i == program->nsteps - 1, last, &slots);
+  for (int32_t k = 0; k < nresults; k++) last[results[k]] = program->nsteps;
+  for (int32_t i = 0; i < program->nsteps; i++) lay_out_step(program, i, last, &slots);
 
   const size_t bytes = (size_t)slots.count * program->lane + (raw ? sizeof(double) : 0);
   const size_t fit = bytes == 0 ? PROGRAM_TILE : PROGRAM_SCRATCH / bytes / TILE_STEP * TILE_STEP;

@@ -3,7 +3,8 @@
  *
  * A program runs tile by tile: all steps on `tile` elements, then on the next ones, so that what is between the steps
  * stays in the nearest cache. A slot is room for one tile; a value has one from the step that gives it, or first needs
- * it, to the last one that does. What is the same for every tile (constants, operands of one element) keeps its own. */
+ * it, to the last one that does. What is the same for every tile (constants, operands of one element, what is computed
+ * from these alone) keeps its own. */
 #ifndef SHARDRT_COMPUTE_ELEMENTWISE_PROGRAM_H
 #define SHARDRT_COMPUTE_ELEMENTWISE_PROGRAM_H
 
@@ -31,6 +32,8 @@ struct program {
   enum program_load load[SHARDRT_MAX_REGISTERS]; /* of operands */
   int32_t first[SHARDRT_MAX_REGISTERS];          /* of operands: the first step that needs it */
   int32_t slot[SHARDRT_MAX_REGISTERS];           /* of values; -1: none */
+  bool fixed[SHARDRT_MAX_REGISTERS];             /* of registers: one value for all tiles */
+  bool direct[SHARDRT_MAX_REGISTERS];            /* of registers: a result that its step writes where it is to lie */
   kernel *kernels[SHARDRT_MAX_REGISTERS];        /* of steps; NULL: CONSTANT */
 };
 
@@ -40,8 +43,11 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
 /* How many operands a step has. */
 int32_t program_operands(const shardrt_step *step);
 
-/* Sets the layout, when the loads are known. `last_in_place`: the result goes straight to where it is to lie. `raw`: an
- * operand is gathered before it is converted. EINVAL: too many values are needed at a time. */
-int program_lay_out(struct program *program, bool last_in_place, bool raw);
+/* Sets which registers are fixed, when the loads are known. */
+void program_find_fixed(struct program *program);
+
+/* Sets the layout, when it is known what is fixed and what is direct. `results`: registers whose values are needed
+ * until the end. `raw`: an operand is gathered before it is converted. EINVAL: too many values are needed at a time. */
+int program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw);
 
 #endif

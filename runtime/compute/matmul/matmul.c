@@ -1,10 +1,10 @@
 /* matmul.c - products of matrices, batches of them.
  *
- * A product is cut into tiles by its own sizes alone, and each is computed by one thread; so are the bits of the result
- * the same on any number of threads. (OpenBLAS's are not, nor the same in tiles of another size, on some processors.)
- * A transposed operand is read as it lies. Shards of the result with one box whose operands differ are parts of one
- * sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself. Where devices
- * have memory of their own, product.c does it. */
+ * A product is cut into tiles by its sizes and the number of its blocks, and each is computed by one thread; so are the
+ * bits of the result the same on any number of threads. (OpenBLAS's are not, nor the same in tiles of another size, on
+ * some processors.) A transposed operand is read as it lies. Shards of the result with one box whose operands differ
+ * are parts of one sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself.
+ * Where devices have memory of their own, product.c does it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,6 +23,8 @@
 enum {
   TILE = 2 << 20,       /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
   TILE_ADDED = 1 << 18, /* the same where parts are added up: a tile stays in the cache from one to the next */
+  TILE_LEAST = 1 << 16, /* elements of a tile that is smaller only so that there are */
+  TILES = 16,           /* so many in all, for as many threads */
   WORTH = 1 << 20,      /* products of two numbers that are worth a task */
   CONVERT = 64 << 10,   /* elements whose conversion is */
   LEAST_SIDE = 64       /* of a tile, but for the last ones */
@@ -118,12 +120,18 @@ static int64_t half_of(int64_t side) {
   return ((side + 1) / 2 + LEAST_SIDE - 1) / LEAST_SIDE * LEAST_SIDE;
 }
 
+/* Elements of a tile, at most; a product with a vector reads as much as it computes, so that `depth` is k there. */
+static int64_t largest_tile(const struct product *self, int64_t depth) {
+  const double all = (double)self->blocks->count * (double)self->batches * (double)self->m * (double)self->n;
+  const double share = all * (double)depth / TILES;
+  const int64_t most = self->terms.count > self->blocks->count ? TILE_ADDED : TILE;
+  return (share < TILE_LEAST ? TILE_LEAST : share > (double)most ? most : (int64_t)share) / depth;
+}
+
 static void cut(struct product *self) {
   self->tile_m = self->m;
   self->tile_n = self->n;
-  /* A product with a vector reads as much as it computes, so that k counts. */
-  const int64_t depth = self->m == 1 || self->n == 1 ? self->k : 1;
-  const int64_t most = (self->terms.count > self->blocks->count ? TILE_ADDED : TILE) / depth;
+  const int64_t most = largest_tile(self, self->m == 1 || self->n == 1 ? self->k : 1);
   while (self->tile_m * self->tile_n > most && (self->tile_m > LEAST_SIDE || self->tile_n > LEAST_SIDE)) {
     if (2 * self->tile_m > self->tile_n)
       self->tile_m = half_of(self->tile_m);

@@ -29,7 +29,8 @@ local LIBRARY = { POW = true, ATAN2 = true, RSQRT = true, EXP = true, EXPM1 = tr
   SIN = true, COS = true, TAN = true, TANH = true, LOGISTIC = true, ERF = true }
 local TRUTH = { EQ = true, NE = true, LT = true, LE = true, GT = true, GE = true, LOGICAL_AND = true, LOGICAL_OR = true,
   LOGICAL_NOT = true, ISNAN = true, ISFINITE = true }
-local ARITY = { CONSTANT = 0, COPY = 1, SELECT = 3, NEG = 1, ABS = 1, SIGN = 1, SQUARE = 1, LOGICAL_NOT = 1, ATAN2 = 2 }
+local ARITY = { CONSTANT = 0, COPY = 1, SELECT = 3, NEG = 1, ABS = 1, SIGN = 1, SQUARE = 1, CUBE = 1,
+  LOGICAL_NOT = 1, ATAN2 = 2 }
 local OPS = {}
 for code = 0, C.SHARDRT_OP_COUNT - 1 do
   local name = ffi.string(C.shardrt_op_name(code))

@@ -1,0 +1,74 @@
+// build: -O3
+#include "memory/half.h"
+
+#include "memory/element.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#define HALF_F16C __attribute__((target("avx2,f16c")))
+
+/* Asked once: in a virtual machine the question costs a thousand times the instructions. */
+static bool has_f16c(void) {
+  enum { UNKNOWN, NO, YES };
+  static _Atomic int32_t known = UNKNOWN;
+  int32_t answer = atomic_load_explicit(&known, memory_order_relaxed);
+  if (answer == UNKNOWN) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    answer = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0 ? YES : NO;
+    atomic_store_explicit(&known, answer, memory_order_relaxed);
+  }
+  return answer == YES;
+}
+
+bool half_has_instructions(void) {
+  return simd_has_avx2() && has_f16c();
+}
+
+enum { LANES = 8 };
+
+HALF_F16C void half_widen(const void *from, void *to, size_t n) {
+  const uint16_t *restrict source = from;
+  float *restrict target = to;
+  size_t i = 0;
+  for (; i + LANES <= n; i += LANES)
+    _mm256_storeu_ps(target + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(source + i))));
+  for (; i < n; i++) target[i] = element_half_widen(source[i]);
+}
+
+/* The instruction keeps some of a NaN's bits; a NaN becomes the one with its sign first. */
+HALF_F16C void half_narrow(const void *from, void *to, size_t n) {
+  const float *restrict source = from;
+  uint16_t *restrict target = to;
+  const __m256 sign = _mm256_set1_ps(-0.0F), quiet = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
+  size_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    const __m256 x = _mm256_loadu_ps(source + i), nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    const __m256 plain = _mm256_or_ps(_mm256_and_ps(x, sign), quiet);
+    const __m128i half = _mm256_cvtps_ph(_mm256_blendv_ps(x, plain, nan), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128((void *)(target + i), half);
+  }
+  for (; i < n; i++) target[i] = element_half_narrow(source[i]);
+}
+
+#else
+
+bool half_has_instructions(void) {
+  return false;
+}
+
+void half_widen(const void *from, void *to, size_t n) {
+  const uint16_t *restrict source = from;
+  float *restrict target = to;
+  for (size_t i = 0; i < n; i++) target[i] = element_half_widen(source[i]);
+}
+
+void half_narrow(const void *from, void *to, size_t n) {
+  const float *restrict source = from;
+  uint16_t *restrict target = to;
+  for (size_t i = 0; i < n; i++) target[i] = element_half_narrow(source[i]);
+}
+
+#endif
