@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-int cuts_new(const size_t *offsets, int64_t n, struct cuts **out) {
-  struct cuts *made = alloc_array(sizeof *made / sizeof(size_t) + (size_t)n, sizeof(size_t));
+int cuts_new(const size_t *offsets, int64_t n, struct file_cuts **out) {
+  struct file_cuts *made = alloc_array(sizeof *made / sizeof(size_t) + (size_t)n, sizeof(size_t));
   if (made == NULL) return ALLOC_FAILED;
   made->count = 0;
   for (int64_t i = 0; i < n; i++)
@@ -14,7 +14,7 @@ int cuts_new(const size_t *offsets, int64_t n, struct cuts **out) {
   return SHARDRT_OK;
 }
 
-void cuts_confine(const struct cuts *self, size_t from, size_t to, size_t *first, size_t *stop) {
+void cuts_confine(const struct file_cuts *self, size_t from, size_t to, size_t *first, size_t *stop) {
   if (self == NULL) return;
   int64_t low = 0, high = self->count; /* those before low are at `from` or before it */
   while (low < high) {

@@ -20,9 +20,9 @@ struct remote {
   bool whole; /* the server does not give parts */
   int64_t blocks;
   uint64_t fingerprint;
-  _Atomic(struct cuts *) cuts; /* NULL: none; set once */
-  uint8_t head[REMOTE_HEAD];   /* its first bytes, which are not in the cache where little else was asked for: */
-  size_t head_bytes;           /* so many */
+  _Atomic(struct file_cuts *) cuts; /* NULL: none; set once */
+  uint8_t head[REMOTE_HEAD];        /* its first bytes, which are not in the cache where little else was asked for: */
+  size_t head_bytes;                /* so many */
 };
 
 /* The connections of a reader, which lives longer than what they are used for; NULL and the message set. */

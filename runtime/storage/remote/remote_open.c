@@ -184,7 +184,7 @@ void remote_close(struct remote *self) {
 }
 
 int remote_cut(struct remote *self, const size_t *offsets, int64_t n) {
-  struct cuts *made = NULL, *none = NULL;
+  struct file_cuts *made = NULL, *none = NULL;
   if (atomic_load(&self->cuts) != NULL) return SHARDRT_OK;
   int code = cuts_new(offsets, n, &made);
   if (code == SHARDRT_OK && !atomic_compare_exchange_strong(&self->cuts, &none, made)) alloc_free(made);
