@@ -44,6 +44,11 @@ int work_pool(struct buffer_pool **out) {
   return code;
 }
 
+size_t shardrt_result_bytes(size_t *peak) {
+  if (peak != NULL) *peak = shared.pool == NULL ? 0 : buffer_pool_peak(shared.pool);
+  return shared.pool == NULL ? 0 : buffer_pool_outstanding(shared.pool);
+}
+
 int64_t work_replica(const shardrt_array *array, int64_t i) {
   assert(i >= 0 && i < shardrt_array_shard_count(array));
   const int64_t block = shardrt_array_shard(array, i)->block;

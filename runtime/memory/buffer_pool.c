@@ -56,6 +56,7 @@ struct buffer_pool {
   size_t keep_bytes;
   size_t idle_bytes;
   size_t outstanding;
+  size_t peak; /* the most that `outstanding` was */
   struct allocation *idle;
 };
 
@@ -177,6 +178,7 @@ int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **ou
   pthread_mutex_lock(&pool->lock);
   struct allocation *taken = take_idle(pool, bytes);
   pool->outstanding += bytes;
+  if (pool->peak < pool->outstanding) pool->peak = pool->outstanding;
   pool->count++;
   pthread_mutex_unlock(&pool->lock);
   int code = taken == NULL ? allocation_new(pool, bytes, &taken) : SHARDRT_OK;
@@ -229,4 +231,13 @@ size_t buffer_pool_outstanding(const struct buffer_pool *pool) {
   size_t outstanding = pool->outstanding;
   pthread_mutex_unlock(lock);
   return outstanding;
+}
+
+size_t buffer_pool_peak(struct buffer_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  assert(pool->peak >= pool->outstanding);
+  size_t peak = pool->peak;
+  pool->peak = pool->outstanding;
+  pthread_mutex_unlock(&pool->lock);
+  return peak;
 }

@@ -26,5 +26,7 @@ void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes);
 void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare);
 /* Bytes of the buffers that are handed out and not yet back. */
 size_t buffer_pool_outstanding(const struct buffer_pool *pool);
+/* The most that these were at a time since the last call of this function, or the pool's beginning. */
+size_t buffer_pool_peak(struct buffer_pool *pool);
 
 #endif

@@ -302,6 +302,15 @@ function methods:delete()
   if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end -- a sum that waited is never made
 end
 
+--- Gives the memory back of an array that the caller made and nobody else has: Lua's collector would do so late.
+---@param x shardrt.Array
+function array.drop(x)
+  local inside = class.inside(x)
+  local handle = inside.handle
+  inside.handle, inside.finish = false, nil
+  if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end
+end
+
 --- The whole value of an array that is whole in this process.
 ---@param caller string
 ---@param x shardrt.Array

@@ -19,6 +19,9 @@ local grad = { words = words }
 
 local function accumulated(a, b) return a and elementwise.words.add(a, b) or b end
 
+-- Code that LuaJIT compiled may keep a function that it called, and so what that refers to. Hence what functions made
+-- below refer to is taken from them at the end: else old gradients and parameters would stay in memory.
+
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
 local function backward(caller, made, out, leaves)
   local grads = { [out] = creation.words.ones_like(out) }
@@ -41,6 +44,7 @@ local function backward(caller, made, out, leaves)
   end
   local found = {}
   for i, leaf in ipairs(leaves) do found[i] = grads[leaf] end
+  made = nil -- of `wants`
   return found
 end
 
@@ -57,7 +61,9 @@ local function leaves_of(caller, params)
     leaves[#leaves + 1] = leaf
     return leaf
   end)
-  return leaves, copy
+  local all = leaves
+  leaves = nil
+  return all, copy
 end
 
 local function check_value(caller, value)
@@ -83,16 +89,19 @@ local function value_and_gradients(caller, f, params, ...)
   if not results[1] then error(results[2], 0) end
   local value = results[2]
   check_value(caller, value)
-  local found, i = backward(caller, made, value, leaves), 0
+  local found, i, given = backward(caller, made, value, leaves), 0, {}
   local grads = tree.map(caller, copy, function(leaf)
     i = i + 1
     local g = found[i] or creation.words.zeros_like(leaf)
     if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
       g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
     end
+    if given[g] then g = dispatch.another(caller, g, function(dy) return { dy } end) end -- who deletes one keeps others
+    given[g] = true
     array.mark_gradient(g)
     return g
   end)
+  found, given = nil, nil
   return value, grads, unpack(results, 3, count)
 end
 

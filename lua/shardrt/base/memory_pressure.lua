@@ -9,9 +9,13 @@ local memory_pressure = {}
 
 -- Of the process's own memory, and of its GPUs, which make as many bytes in so much less time that collecting as often
 -- would take longer than what they compute: there it is a part of all that a GPU has.
-local least, part = 64 * 2 ^ 20, 1 / 16
+local some, least, part = 16 * 2 ^ 20, 64 * 2 ^ 20, 1 / 16
 local here = { allowed = least, since = 0 } -- bytes that may be made before the next collection, and were
 local there                                 -- the same of GPUs
+
+-- Seconds: when a collection ended last, how long one takes, and the share of all time that they may take before they
+-- must come.
+local ended, cost, share = 0, 0, 1 / 32
 
 local function devices()
   there = there or { allowed = part * tonumber(C.shardrt_device_memory()), since = 0 }
@@ -19,7 +23,9 @@ local function devices()
 end
 
 local function collect()
+  local began = os.clock() -- of the processor: other work on the machine makes a collection long, and no dearer
   collectgarbage()
+  ended, cost = C.shardrt_clock(), os.clock() - began
   here.since, here.allowed = 0, math.max(least, collectgarbage "count" * 1024)
   if there then there.since = 0 end
 end
@@ -30,9 +36,13 @@ local function count(memory, bytes)
 end
 
 --- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap, so it
---- comes once as many bytes were made as that heap has, which paid for it.
+--- comes once as many bytes were made as that heap has, which paid for it. It comes earlier where the program computes
+--- for so long between buffers that collections take a small share of its time.
 ---@param bytes number
-function memory_pressure.made(bytes) count(here, bytes) end
+function memory_pressure.made(bytes)
+  count(here, bytes)
+  if here.since >= some and (C.shardrt_clock() - ended) * share >= cost then collect() end
+end
 
 --- Tells of new buffers of devices that have memory of their own.
 ---@param bytes number

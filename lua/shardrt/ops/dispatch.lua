@@ -126,7 +126,9 @@ function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
   if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
   if current.info.process_count == 1 or held and propagate.is_finer(held, dim_axes) then
-    return regroup(caller, x, at, dim_axes)
+    local there = regroup(caller, x, at, dim_axes)
+    if donate then array.drop(x) end
+    return there
   end
   return dispatch.move(caller, x, to, donate and DONATE or nil)
 end
@@ -263,6 +265,7 @@ local function add_in_stages(caller, op, parts, staged, dim_axes, sizes, wanted)
     local part_sizes = { count, size, unpack(sizes) }
     local cut = not little and cut_further(at, axis, dim_axes, sizes)
     local apart = dispatch.alias(caller, parts, at, { rest, { axis }, unpack(dim_axes) }, part_sizes)
+    array.drop(parts)
     if cut then
       cuts[#cuts + 1] = dim_axes
       dim_axes = cut
@@ -270,6 +273,7 @@ local function add_in_stages(caller, op, parts, staged, dim_axes, sizes, wanted)
     local gathered = dispatch.to_layout(caller, apart, at, { rest, {}, unpack(dim_axes) }, true)
     parts = dispatch.result(caller, at, { rest, unpack(dim_axes) }, gathered.dtype, { count, unpack(sizes) })
     dispatch.compute(caller, parts, C.shardrt_reduce, op, gathered.handle, 1, ffi.new("int32_t[1]", 1), parts.handle)
+    array.drop(gathered)
   end
   local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
   for i = #cuts, 1, -1 do
@@ -299,7 +303,12 @@ local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wante
   scattered = scattered or fine
   local gathered = dispatch.to_layout(caller, parts, split.at, prepend({}, scattered), true)
   local sum = reduce_first(caller, op, gathered, split.at, scattered, sizes)
-  if propagate.equal(scattered, goal) then return dispatch.alias(caller, sum, at, wanted, sizes) end
+  array.drop(gathered)
+  if propagate.equal(scattered, goal) then
+    local out = dispatch.alias(caller, sum, at, wanted, sizes)
+    array.drop(sum)
+    return out
+  end
   local to = common_mesh.sharding(at, wanted)
   return dispatch.move(caller, sum, to, DONATE)
 end
@@ -312,13 +321,15 @@ local function device_parts(caller, o, dim_axes, sizes, compute)
   return each
 end
 
--- Of these, what is in one process added up: the parts {count, …} of a sum, one in each process.
+-- Of these, which are dropped, what is in one process added up: the parts {count, …} of a sum, one in each process.
 local function added_in_processes(caller, o, each, dim_axes, sizes, split)
   if split.count == each.shape[1] then return each end
   local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
   local together = regroup(caller, each, split.at, outer)
   local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
+  array.drop(each)
   dispatch.compute(caller, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
+  array.drop(together)
   return out
 end
 
@@ -423,6 +434,7 @@ function dispatch.partial(caller, o, compute, wanted)
       if not made then parts = added_in_processes(who, o, parts, part_dim_axes, part_sizes, split) end
     end
     made = made or complete_sum(who, o.op, parts, split, at, part_dim_axes, part_sizes, lies)
+    array.drop(parts)
     parts = nil
     if goal then return dispatch.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
     made = dispatch.alias(who, made, at, dim_axes, o.sizes)

@@ -1,6 +1,7 @@
 -- Products of matrices.
 
 local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local common_mesh = require "shardrt.ops.common_mesh"
 local constraint = require "shardrt.ops.constraint"
 local dispatch = require "shardrt.ops.dispatch"
@@ -88,9 +89,12 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
   local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(caller, common).size, at.axis_size)
   local full_a, full_b = list.copy(sizes), list.copy(sizes)
   full_a[ndim], full_b[ndim - 1] = inner, inner
+  local moved = {} -- which nobody else has
   local function ready(x, transpose, dim_axes, full)
     if x.dtype ~= common then x = elementwise.words.astype(x, common) end
-    return brought(caller, at, x, transpose, dim_axes, full)
+    local there = brought(caller, at, x, transpose, dim_axes, full)
+    if not rawequal(there, x) then moved[#moved + 1] = there end
+    return there
   end
   local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
   local name = #plan.partial > 0 and dispatch.part_dtype(common) or common
@@ -103,6 +107,7 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
   }, function(parts)
     dispatch.compute(caller, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0,
       transpose_b and 1 or 0, precision.code(accuracy), parts.handle)
+    for _, each in ipairs(moved) do array.drop(each) end
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
   return dispatch.done(caller, out, { a, b }, gradient(caller, a, b, transpose_a, transpose_b, accuracy), detail)
