@@ -8,6 +8,7 @@
 #include "dataset/source.h"
 #include "memory/array.h"
 #include "memory/buffer_pool.h"
+#include "storage/block_cache.h"
 #include "system/time_slice.h"
 #include "system/trace.h"
 
@@ -277,6 +278,7 @@ int batch_run(struct batch *self, const struct plan *plan, int64_t first, int64_
     if (i > 0) code = reader_pause(&scratch->reader);
     if (code == SHARDRT_OK) code = run_batch_task(self, plan, first + i, scratch);
   }
+  block_cache_rest(&scratch->reader);
   const int64_t end = clock_now();
   add_figures(self, scratch, end - start - (time_slice_away() - away));
   if (trace_begin() != 0)

@@ -1,12 +1,10 @@
 /* host.c - the platform whose device memory is the process's own. */
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "platform/device.h"
-
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
+#include "system/huge_pages.h"
 
 /* A row of a constant size compiles to one move, where a call of memcpy for every element would cost far more. */
 #define COPY_ROWS(bytes)                                                                                               \
@@ -72,18 +70,9 @@ static void host_stream(void *dst, size_t dst_pitch, const void *src, size_t src
 #define host_stream host_copy
 #endif
 
-/* Large memory comes in huge pages where the system grants them: each fault then brings 512 times as much, and the
- * faults of fresh memory cost more than the copy that fills it. */
-static void *host_allocate(size_t bytes) {
-  if (bytes < LARGE) return alloc_aligned(ALIGNMENT, bytes);
-  void *memory = alloc_aligned(HUGE_PAGE, bytes);
-  if (memory != NULL) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish; whole pages only */
-  return memory;
-}
-
 const struct device_platform device_host = {
     .name = "host",
-    .allocate = host_allocate,
+    .allocate = huge_alloc, /* the faults of fresh memory cost more than the copy that fills it */
     .free = alloc_free,
     .copy = host_copy,
     .stream = host_stream,

@@ -33,6 +33,9 @@ int block_cache_get(uint64_t owner, int64_t number, uint32_t hand, block_load *l
                     struct reader *reader, const struct block **out);
 /* The block, if this reader has it in that hand still, until it asks for another one; else NULL. */
 const struct block *block_cache_held(uint64_t owner, int64_t number, uint32_t hand, struct reader *reader);
+/* This reader looks at no block any more until it asks for one: meanwhile what it has in hand goes with what the cache
+ * lets go. A reader for which this is never said gives that back when it asks for the next one. */
+void block_cache_rest(struct reader *reader);
 /* Drops all blocks of a source that nobody reads any more. */
 void block_cache_forget(uint64_t owner);
 

@@ -4,13 +4,12 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-
-enum { ALIGNMENT = 64 };
+#include "system/huge_pages.h"
 
 static void drop_page(struct block *block) {
   struct column_page *self = (struct column_page *)(void *)block;
   page_free(self->dictionary);
-  for (int32_t i = 0; i < self->npieces; i++) alloc_free(self->pieces[i]);
+  for (int32_t i = 0; i < self->npieces; i++) huge_room_free(self->pieces[i].room, self->pieces[i].bytes);
   alloc_free(self);
 }
 
@@ -23,19 +22,20 @@ struct column_page *page_new(void) {
 
 void *page_room(struct column_page *self, size_t bytes) {
   assert(self->npieces < (int32_t)(sizeof self->pieces / sizeof *self->pieces));
-  void *made = alloc_aligned(ALIGNMENT, bytes);
+  void *made = huge_room(bytes);
   if (made == NULL) return NULL;
-  self->pieces[self->npieces++] = made;
-  self->block.bytes += bytes;
+  self->pieces[self->npieces++] = (struct page_piece){.room = made, .bytes = bytes};
+  self->block.bytes += huge_room_size(bytes);
   return made;
 }
 
-void page_drop(struct column_page *self, const void *room, size_t bytes) {
+void page_drop(struct column_page *self, const void *room) {
   for (int32_t i = 0; i < self->npieces; i++) {
-    if (self->pieces[i] != room) continue;
-    alloc_free(self->pieces[i]);
+    const struct page_piece piece = self->pieces[i];
+    if (piece.room != room) continue;
+    huge_room_free(piece.room, piece.bytes);
     self->pieces[i] = self->pieces[--self->npieces];
-    self->block.bytes -= bytes;
+    self->block.bytes -= huge_room_size(piece.bytes);
     return;
   }
 }

@@ -11,10 +11,15 @@ struct page_span {
 
 enum { PAGE_NULL /* it has one, which is an error */, PAGE_VALID, PAGE_REPLACED /* by the text that nulls get */ };
 
+struct page_piece {
+  void *room;
+  size_t bytes;
+};
+
 struct column_page {
   struct block block; /* first: what the cache of decoded blocks counts and keeps */
   int32_t npieces;
-  void *pieces[8];
+  struct page_piece pieces[8];
   const struct column_page *dictionary; /* whose memory the base is; counted; or NULL */
   int64_t rows;
   /* Elements one after the other, packed: one for each row, or those of lists, of which row i has those from lists[i]
@@ -29,7 +34,7 @@ struct column_page {
 struct column_page *page_new(void);
 /* Memory that lives as long as the page, or until it is dropped; NULL when out of memory. */
 void *page_room(struct column_page *self, size_t bytes);
-void page_drop(struct column_page *self, const void *room, size_t bytes);
+void page_drop(struct column_page *self, const void *room);
 /* One count more; less. NULL is allowed in the latter. */
 const struct column_page *page_retain(const struct column_page *self);
 void page_free(const struct column_page *self);

@@ -198,7 +198,7 @@ static int place_values(const struct column *column, const uint8_t *levels, cons
     page->spans = (const struct page_span *)(const void *)room;
   } else {
     page->data = room;
-    if (raw->piece != NULL) page_drop(page, raw->piece, raw->values_bytes);
+    if (raw->piece != NULL) page_drop(page, raw->piece);
   }
   if (column->nulls == COLUMN_NULL_VALUE && !spans) return SHARDRT_OK;
   return note_nulls(levels, most, n, column->nulls == COLUMN_NULL_ERROR ? PAGE_NULL : PAGE_REPLACED, page);

@@ -92,9 +92,15 @@ void reader_release(struct reader *self, struct reader_mark mark) {
   self->current = mark.chunk;
 }
 
+void *reader_state_made(const struct reader *self, const void *owner) {
+  const struct reader_state *s = self->states;
+  while (s != NULL && s->owner != owner) s = s->next;
+  return s != NULL ? s->state : NULL;
+}
+
 void *reader_state(struct reader *self, const void *owner, reader_make *make, reader_drop *drop) {
-  for (const struct reader_state *s = self->states; s != NULL; s = s->next)
-    if (s->owner == owner) return s->state;
+  void *there = reader_state_made(self, owner);
+  if (there != NULL) return there;
   struct reader_state *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
   *made = (struct reader_state){.next = self->states, .owner = owner, .state = make(owner), .drop = drop};

@@ -50,6 +50,8 @@ void reader_release(struct reader *self, struct reader_mark mark);
 typedef void *reader_make(const void *owner);
 typedef void reader_drop(void *state);
 void *reader_state(struct reader *self, const void *owner, reader_make *make, reader_drop *drop);
+/* The same, if it was made; else NULL. */
+void *reader_state_made(const struct reader *self, const void *owner);
 
 /* Between samples that may each take long: rests where the slice that runs here is over (system/time_slice.h). ECOMM:
  * nobody wants what is read. */
