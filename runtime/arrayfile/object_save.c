@@ -399,15 +399,14 @@ static int write_windows(struct object_write *w, int *pending) {
 
 /* Process 0 opens the upload, and all know its name. */
 static int begin_together(struct object_write *w) {
+  uint64_t name[MULTIPART_ID / sizeof(uint64_t)];
+  memset(name, 0xff, sizeof name); /* what process 0 alone knows is known to all then (job_fold) */
+  if (w->upload.parts == 1) return SHARDRT_OK;
   const bool is_first = w->info->process_index == 0;
-  const size_t n = (size_t)w->info->process_count;
-  char *names = w->upload.parts > 1 ? alloc_zeros(n, MULTIPART_ID) : NULL;
-  int code = w->upload.parts > 1 && names == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  if (code == SHARDRT_OK && is_first) code = object_upload_begin(&w->upload);
-  if (w->upload.parts > 1) code = job_join(w->job, w->what, code, w->upload.id, MULTIPART_ID, names);
-  if (code == SHARDRT_OK && !is_first && names != NULL) code = object_upload_join(&w->upload, names);
-  alloc_free(names);
-  return code;
+  int code = is_first ? object_upload_begin(&w->upload) : SHARDRT_OK;
+  if (is_first) memcpy(name, w->upload.upload.id, sizeof name);
+  code = job_fold(w->job, w->what, code, name, sizeof name / sizeof *name);
+  return code == SHARDRT_OK && !is_first ? object_upload_join(&w->upload, (const char *)name) : code;
 }
 
 /* What a process tells of its parts: their tags, then the hashes of their pieces. */

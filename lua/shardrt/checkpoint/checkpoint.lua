@@ -7,7 +7,7 @@
 --
 -- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
 --
--- The folder may be an address in a bucket ("s3://bucket/run-7"): bucket.lua has what differs there.
+-- The folder may be an address in a bucket ("s3://bucket/run-7", gs://, az://): bucket.lua has what differs there.
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
@@ -34,7 +34,7 @@ local words = {}
 local checkpoint = { words = words }
 
 ---@class shardrt.CheckpointOptions
----@field dir string # the folder of this job's checkpoints, made where it is not there; or "s3://bucket/key"
+---@field dir string # the folder of its checkpoints, made where it is not there; or "s3://bucket/key" (gs://, az://)
 ---@field every integer? # steps from one checkpoint to the next; nil: only save() saves
 ---@field keep integer? # how many stay, the newest ones; nil: all
 ---@field loader shardrt.Loader|table<string, shardrt.Loader>|nil # one, or several by name
@@ -355,8 +355,8 @@ local function check_options(o)
   path_of.refuse_scheme("checkpoint", o.dir)
   path_of.refuse_unwritable("checkpoint", o.dir)
   local in_bucket = path_of.is_bucket(o.dir)
-  if in_bucket and not o.dir:find "^..://[^/]" then
-    fail("checkpoint: dir = %s; a bucket's name stands behind s3://", list.show(o.dir))
+  if in_bucket and not o.dir:find "://[^/]" then
+    fail("checkpoint: dir = %s; a bucket's name stands behind %s", list.show(o.dir), o.dir:match "^%a%w*://")
   end
   return {
     dir = in_bucket and o.dir:gsub("/+$", "") or o.dir, place = in_bucket and bucket or folder,
