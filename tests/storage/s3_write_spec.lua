@@ -101,6 +101,26 @@ describe("an object that all processes write", function()
     assert.same({}, server:uploads())
   end)
 
+  it("goes up anew where SIGTERM finds it on its way and a checkpoint hears that, and the job ends in order", function()
+    for kind, name in pairs { save = "x.safetensors", npy = "x.npy" } do
+      local dir, object = files.folder(), ("%s/stalls/%s"):format(folder, name)
+      server:log()
+      local result = run(uploads.BESIDE, {
+        processes = kind == "save" and 2 or nil, args = { "TERM", "s3", "stalls", server.work, "9", dir, kind },
+      })
+      assert.equal(85, result.status, result.output)
+      local begun = 0
+      for _, line in ipairs(server:log()) do begun = begun + (line:find "^POST .*uploads= 200" and 1 or 0) end
+      assert.equal(2, begun)
+      assert.is_true(#files.slurp(object) > 2400 * 1024 * 4)
+      assert.same({}, server:uploads())
+      os.remove(object)
+      assert.truthy(result.stderr:find("the job was stopped by SIGTERM at step 1, which is saved in " .. dir, 1, true),
+        result.stderr)
+      files.remove(dir)
+    end
+  end)
+
   it("must lie in a bucket that has a name", function()
     for _, dir in ipairs { "s3://", "s3:///run", "az:///run" } do
       local ok, problem = pcall(require "shardrt".checkpoint, { dir = dir })

@@ -238,26 +238,12 @@ local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
 }, methods)
 
--- Whether a signal asked some process to end. A launcher sends it, too, where a process has failed: then this fails.
-local function was_asked(inside)
-  local all = collective.gather_numbers("checkpoint " .. inside.dir .. ": why it failed", { C.shardrt_stop_asked() })
-  for process = 0, current.info.process_count - 1 do
-    if all[process] ~= 0 then return true end
-  end
-  return false
-end
-
--- Saves, and returns whether the job ends now. SIGTERM ends an upload, as it may be the launcher's; where all processes
--- are well, the checkpoint is saved anew, and the job ends here.
+-- Saves, and returns whether the job ends now. In a bucket that may have taken long, and been done anew for a signal
+-- (object_save.h): it is asked again then, so that the job ends here and not a checkpoint later.
 local function save_or_end(inside, ends)
-  local ok, problem = pcall(save, inside)
-  if ok then return ends end
-  if ends or not inside.watch or inside.place ~= bucket then error(problem, 0) end
-  local answered, asked = pcall(was_asked, inside)
-  if not answered or not asked then error(problem, 0) end
-  ends = stop.is_here(inside.watch, "checkpoint " .. inside.dir, true)
   save(inside)
-  return ends
+  if ends or not inside.watch or inside.place ~= bucket then return ends end
+  return stop.is_here(inside.watch, "checkpoint " .. inside.dir, true)
 end
 
 -- Saves where it is due, or where the job ends; and ends it there, unless the recipe asks whether to end, or another
