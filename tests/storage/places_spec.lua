@@ -4,6 +4,7 @@
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
+local outcome = require "tests.support.storage.outcome"
 local server = require "tests.support.server"
 local shardrt = require "shardrt"
 
@@ -88,19 +89,7 @@ local function run(source, env, o)
   return result
 end
 
-local function gives(expected, source, env, o)
-  local result = run(source, env, o)
-  assert.equal(0, result.status, result.output)
-  assert.equal(expected, result.stdout)
-end
-
-local function fails(expected, source, env, o)
-  local result = run(source, env, o)
-  assert.equal(1, result.status, result.output)
-  for _, text in ipairs(expected) do assert.truthy(result.stderr:find(text, 1, true), result.stderr) end
-  local said = result.stderr:gsub("%-%-%-+\nprterun has exited due to process rank .-\n%-%-%-+\n", "")
-  assert.equal(1, select(2, said:gsub("\n", "")), result.stderr)
-end
+local gives, fails = outcome.gives(run), outcome.fails(run)
 
 -- Several sources that fail, each by itself in one job: what each says, in one line.
 local function refuses(env, cases)
