@@ -1,6 +1,6 @@
 -- A job whose data and checkpoints are in a bucket: tar archives are read by parts, through a cache folder; weights and
 -- the place in the data are saved there, whole or not at all. Run again, with any number of processes, it goes on.
--- Credentials, region and endpoint come from where AWS's own tools look.
+-- Credentials, region and endpoint come from where the service's own tools look: gs:// and az:// are as good as s3://.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/s3.lua s3://BUCKET/data/shard-*.tar s3://BUCKET/run-1
 

@@ -9,7 +9,8 @@
  * NULL) of the file's length and first block. load: the whole of it. fill: gives every shard of an array that is being
  * made, and has the file's dtype and shape, its buffer; reads only this process's distinct boxes, each once, and tells
  * how many bytes these are (*bytes_read may be NULL). save: whole or not at all (a temporary name, synced,
- * renamed; an object of a bucket by an upload of this process's). */
+ * renamed; an object of a bucket by an upload of this process's, which goes up anew where SIGTERM that asks for an
+ * orderly end ended it). */
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint);
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read);
@@ -59,10 +60,11 @@ typedef struct shardrt_saved {
  * path. An error in one process is an error in all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH:
  * processes that save different things. EIO.
  *
- * At an address ("s3://bucket/key") it becomes an object with the same bytes: what a process sends need not be what its
- * devices hold. Large objects go up in parts; whatever fails, also a process, and SIGTERM end the upload. *sums, which
- * may be NULL, becomes the hashes of every 8 MiB of it (shardrt_file_fingerprint), in every process; the caller's. Of a
- * file it stays as it is. */
+ * At an address ("s3://bucket/key", gs://, az://) it becomes an object with the same bytes: what a process sends need
+ * not be what its devices hold. Large objects go up in parts; whatever fails, also a process, and SIGTERM end the
+ * upload. Where that asks for an orderly end (shardrt_stop_asked), it goes up anew. *sums, which may be NULL, becomes
+ * the hashes of every 8 MiB of it (shardrt_file_fingerprint), in every process; the caller's. Of a file it stays as it
+ * is. */
 int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, const shardrt_saved *entries,
                              int64_t *bytes_written, shardrt_buffer **sums);
 /* An array whose boxes would be very many very small runs in the file, scattered between those of other processes

@@ -19,7 +19,8 @@ struct object_piece {
 /* The pieces lie one behind the other, in their order, from byte 0 to `bytes`. All processes have agreed on them.
  * `what` says in messages what is done: "save s3://bucket/w.safetensors". *sums, which may be NULL, becomes the hashes
  * of every 8 MiB of the object, as shardrt_file_fingerprint's, in every process. *written becomes how many bytes this
- * process sent. An error in one process is an error in all, and the object is what it was. */
+ * process sent. An error in one process is an error in all, and the object is what it was. Where SIGTERM asks for an
+ * orderly end (shardrt_stop_asked), which ends an upload, it goes up anew. */
 int object_save(shardrt_job *job, const char *what, const char *address, size_t bytes, int64_t count,
                 const struct object_piece *pieces, shardrt_buffer **sums, int64_t *written);
 

@@ -7,7 +7,7 @@
   hang=1         a request for the file "hang" is never answered
 
 It holds thousands of connections. GET /-/counts is answered at once with what it counted since it was asked before:
-"requests BYTES-OF-BODIES connections most-at-once failed". It writes `port` and `store.pid` to WORK, and to `store.log`
+"requests BYTES-OF-BODIES connections most-at-once failed". It writes `port` and `pid` to WORK, and to `log`
 a line for each request: path, status, Range, bytes of the body that were sent.
 """
 
@@ -33,7 +33,7 @@ class Server:
         self.free = 0.0  # when the line is free again
         self.parts = 0
         self.flying = 0
-        self.log = open(os.path.join(WORK, "store.log"), "a", buffering=1)
+        self.log = open(os.path.join(WORK, "log"), "a", buffering=1)
         self.begin_count()
 
     def begin_count(self):
@@ -149,7 +149,7 @@ async def main():
     server = Server()
     listening = await asyncio.start_server(server.connected, "127.0.0.1", 0, backlog=4096)
     port = listening.sockets[0].getsockname()[1]
-    for name, value in (("store.pid", os.getpid()), ("port", port)):
+    for name, value in (("pid", os.getpid()), ("port", port)):
         with open(os.path.join(WORK, name + ".new"), "w") as out:
             out.write(f"{value}\n")
         os.rename(os.path.join(WORK, name + ".new"), os.path.join(WORK, name))

@@ -415,7 +415,8 @@ words.is = ndarray.is
 ---@return boolean
 function ndarray.has_data(host) return class.inside(host).buffer ~= nil end
 
---- Writes a .npy file, whole or not at all; returns the host array. It may be an object: "s3://bucket/x.npy".
+--- Writes a .npy file, whole or not at all; returns the host array. It may be an object: "s3://bucket/x.npy"
+--- (gs://, az://).
 ---@param path string
 ---@return shardrt.ndarray
 function methods:save(path)

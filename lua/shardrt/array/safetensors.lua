@@ -118,7 +118,8 @@ end
 --- its own devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in
 --- every process, and are written by process 0. The file appears under its name whole or not at all, also where the job
 --- is killed or the disk is full. Every process must call it alike, and see the same file system. The path may be an
---- address in a bucket ("s3://bucket/w.safetensors"): large objects go up in parts, and an upload that fails is ended.
+--- address in a bucket ("s3://bucket/w.safetensors", gs://, az://): large objects go up in parts, and an upload that
+--- fails is ended.
 ---@param path string
 ---@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
 ---@return integer # bytes that this process wrote

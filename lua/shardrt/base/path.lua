@@ -74,17 +74,21 @@ end
 ---@return boolean
 function path.is_listed(value) return path.is_url(value) and not value:lower():find "^https?://" end
 
+-- Those of buckets: what runtime/storage/upload/multipart.h writes to.
+local BUCKETS = { s3 = true, gs = true, az = true, abfs = true, abfss = true }
+
 --- Whether files can be written where an address leads, in a bucket.
 ---@param value string
 ---@return boolean
-function path.is_bucket(value) return value:lower():find "^s3://" ~= nil end
+function path.is_bucket(value) return BUCKETS[(value:match "^(%a%w*)://" or ""):lower()] == true end
 
 --- An error for addresses of servers that nothing is written to.
 ---@param caller string # the call
 ---@param value string
 function path.refuse_unwritable(caller, value)
   if path.is_url(value) and not path.is_bucket(value) then
-    fail("%s: arrays are written to files of this machine and to buckets (s3://), not to other servers", caller)
+    fail("%s: arrays are written to files of this machine and to buckets (s3://, gs://, az://), not to other "
+      .. "servers", caller)
   end
 end
 

@@ -7,7 +7,7 @@
 --
 -- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
 --
--- The folder may be an address in a bucket ("s3://bucket/run-7"): bucket.lua has what differs there.
+-- The folder may be an address in a bucket ("s3://bucket/run-7", gs://, az://): bucket.lua has what differs there.
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
@@ -34,7 +34,7 @@ local words = {}
 local checkpoint = { words = words }
 
 ---@class shardrt.CheckpointOptions
----@field dir string # the folder of this job's checkpoints, made where it is not there; or "s3://bucket/key"
+---@field dir string # the folder of its checkpoints, made where it is not there; or "s3://bucket/key" (gs://, az://)
 ---@field every integer? # steps from one checkpoint to the next; nil: only save() saves
 ---@field keep integer? # how many stay, the newest ones; nil: all
 ---@field loader shardrt.Loader|table<string, shardrt.Loader>|nil # one, or several by name
@@ -238,26 +238,12 @@ local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
 }, methods)
 
--- Whether a signal asked some process to end. A launcher sends it, too, where a process has failed: then this fails.
-local function was_asked(inside)
-  local all = collective.gather_numbers("checkpoint " .. inside.dir .. ": why it failed", { C.shardrt_stop_asked() })
-  for process = 0, current.info.process_count - 1 do
-    if all[process] ~= 0 then return true end
-  end
-  return false
-end
-
--- Saves, and returns whether the job ends now. SIGTERM ends an upload, as it may be the launcher's; where all processes
--- are well, the checkpoint is saved anew, and the job ends here.
+-- Saves, and returns whether the job ends now. In a bucket that may have taken long, and been done anew for a signal
+-- (object_save.h): it is asked again then, so that the job ends here and not a checkpoint later.
 local function save_or_end(inside, ends)
-  local ok, problem = pcall(save, inside)
-  if ok then return ends end
-  if ends or not inside.watch or inside.place ~= bucket then error(problem, 0) end
-  local answered, asked = pcall(was_asked, inside)
-  if not answered or not asked then error(problem, 0) end
-  ends = stop.is_here(inside.watch, "checkpoint " .. inside.dir, true)
   save(inside)
-  return ends
+  if ends or not inside.watch or inside.place ~= bucket then return ends end
+  return stop.is_here(inside.watch, "checkpoint " .. inside.dir, true)
 end
 
 -- Saves where it is due, or where the job ends; and ends it there, unless the recipe asks whether to end, or another
@@ -355,8 +341,8 @@ local function check_options(o)
   path_of.refuse_scheme("checkpoint", o.dir)
   path_of.refuse_unwritable("checkpoint", o.dir)
   local in_bucket = path_of.is_bucket(o.dir)
-  if in_bucket and not o.dir:find "^..://[^/]" then
-    fail("checkpoint: dir = %s; a bucket's name stands behind s3://", list.show(o.dir))
+  if in_bucket and not o.dir:find "://[^/]" then
+    fail("checkpoint: dir = %s; a bucket's name stands behind %s", list.show(o.dir), o.dir:match "^%a%w*://")
   end
   return {
     dir = in_bucket and o.dir:gsub("/+$", "") or o.dir, place = in_bucket and bucket or folder,

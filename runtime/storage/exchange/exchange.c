@@ -118,11 +118,13 @@ static size_t on_header(char *data, size_t size, size_t n, void *context) {
   snprintf(line, sizeof line, "%.*s", (int)(size * n), data);
   if (size * n >= sizeof line && strncasecmp(line, "Link:", 5) == 0) return 0;
   if (strncmp(line, "HTTP/", 5) == 0) { /* the one before was a redirect's */
-    answer->etag[0] = answer->next[0] = '\0';
+    answer->etag[0] = answer->mark[0] = answer->next[0] = '\0';
     answer->refusal = (struct refusal_headers){0};
   }
   refusal_header(data, size * n, &answer->refusal);
   keep_header(line, "ETag", answer->etag, sizeof answer->etag);
+  keep_header(line, "x-amz-meta-" EXCHANGE_MARK, answer->mark, sizeof answer->mark);
+  keep_header(line, "x-goog-meta-" EXCHANGE_MARK, answer->mark, sizeof answer->mark);
   return keep_next(line, answer->next, sizeof answer->next) ? size * n : 0;
 }
 

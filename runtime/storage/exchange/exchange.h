@@ -10,6 +10,10 @@
 
 #include "storage/exchange/refusal.h"
 
+/* How a mark is called among an object's metadata, behind "x-amz-meta-" or "x-goog-meta-". */
+#define EXCHANGE_MARK "shardrt-upload"
+
+enum { EXCHANGE_MARK_ROOM = 33 /* of its digits, with a NUL */ };
 enum { EXCHANGE_HEADERS = 16, EXCHANGE_ETAG = 256, EXCHANGE_ANSWER = 64 << 20 /* bytes, at most */ };
 
 /* The caller's, during the call. */
@@ -32,6 +36,7 @@ struct exchange_answer {
   char *body; /* ends in a NUL, which `bytes` does not count; owned */
   size_t bytes;
   char etag[EXCHANGE_ETAG];
+  char mark[EXCHANGE_MARK_ROOM]; /* that is kept with the object; "": none is */
   struct refusal_headers refusal;
   char next[4096]; /* Link: <…>; rel="next" */
 };

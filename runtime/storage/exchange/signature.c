@@ -31,6 +31,10 @@ char *signature_text(const char *text, size_t bytes) {
   return encoded((const uint8_t *)text, bytes, true);
 }
 
+char *signature_bytes(const uint8_t *data, size_t bytes) {
+  return encoded(data, bytes, false);
+}
+
 #ifndef SHARDRT_WITHOUT_OPENSSL
 
 #include <openssl/evp.h>

@@ -4,6 +4,7 @@
 #define SHARDRT_STORAGE_EXCHANGE_SIGNATURE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* In base64; owned. `key`: in base64, too. EINVAL: it is not, or this shardrt was built without OpenSSL; ENOMEM. */
 int signature_hmac(const char *key, const char *text, char **out);
@@ -11,5 +12,7 @@ int signature_hmac(const char *key, const char *text, char **out);
 int signature_rsa(const char *pem, const char *text, char **out);
 /* A text in base64url without "="; owned; NULL: out of memory. */
 char *signature_text(const char *text, size_t bytes);
+/* Bytes in base64; owned; NULL: out of memory. */
+char *signature_bytes(const uint8_t *data, size_t bytes);
 
 #endif

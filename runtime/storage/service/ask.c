@@ -12,10 +12,16 @@
 static const double SLOWEST = 1e6; /* bytes of a body each second: slower ones are given up */
 
 static int attempt(const struct ask *self, const char *shown, struct exchange_answer *out) {
+  const struct service_call asks = {.method = self->method,
+                                    .address = self->address,
+                                    .query = self->query,
+                                    .body = self->body,
+                                    .bytes = self->bytes,
+                                    .mark = self->mark};
   struct service_request call;
   double seconds;
   int code = exchange_seconds(&seconds);
-  if (code == SHARDRT_OK) code = service_request_make(self->address, self->query, self->payload, &call);
+  if (code == SHARDRT_OK) code = service_request_make(&asks, &call);
   if (code != SHARDRT_OK) return code;
   struct exchange_request request = {.method = self->method,
                                      .url = call.url,

@@ -12,11 +12,11 @@ enum { ASK_TRIES = 6 };
 
 struct ask {
   const char *method;  /* "GET" */
-  const char *address; /* as service.h has them */
-  const char *query;   /* as service_request_make has it */
-  const char *payload; /* as there */
-  const void *body;    /* NULL: none */
+  const char *address; /* as service.h has them, */
+  const char *query;   /* and all these */
+  const void *body;
   size_t bytes;
+  const char *mark;
   int32_t tries;                  /* at most; 0: ASK_TRIES */
   double more_seconds;            /* for each, beyond $SHARDRT_HTTP_TIMEOUT and what the body takes at 1 MB/s */
   const atomic_bool *is_given_up; /* as exchange_request has it */

@@ -28,6 +28,7 @@
 #include "storage/exchange/signature.h"
 #include "storage/exchange/times.h"
 #include "storage/local/url.h"
+#include "storage/service/body_digest.h"
 #include "storage/service/s3.h"
 #include "storage/service/services.h"
 
@@ -181,6 +182,15 @@ static int find_place(const char *address, const char *named, struct azure_place
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
+static const char VERSION[] = "2021-08-06";
+
+/* Of a request, beside those that all servers know. */
+struct azure_headers {
+  char date[TIMES_ROOM];
+  char md5[BODY_MD5]; /* of the body; "": there is none */
+  const char *kind;   /* "x-ms-blob-type:BlockBlob"; "" */
+};
+
 /* "\nname:value" of each part of a query, decoded; its names are sorted. Owned. */
 static char *canonical_query(const char *query) {
   char *out = alloc_text("%s", "");
@@ -199,46 +209,63 @@ static char *canonical_query(const char *query) {
   return out;
 }
 
-/* `path`: of the URL, encoded, which begins with a slash. */
-static int sign(const struct service_call *call, const struct azure_place *place, const char *path, const char *date,
-                const char *version, struct service_request *out) {
-  char *query = canonical_query(call->query), *signature = NULL;
-  char *text = query != NULL
-                   ? alloc_text("GET\n\n\n\n\n\n\n\n\n%s\n\n%s\nx-ms-date:%s\nx-ms-version:%s\n/%s%s%s",
-                                call->known != NULL ? call->known : "", call->range != NULL ? call->range : "", date,
-                                version, place->account, path, query)
-                   : NULL;
+/* What is signed: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key. `path`: of the URL,
+ * encoded, which begins with a slash. Owned; NULL: out of memory. */
+static char *text_to_sign(const struct service_call *call, const struct azure_place *place, const char *path,
+                          const struct azure_headers *own) {
+  char length[24] = "";
+  char *query = canonical_query(call->query);
+  if (call->body != NULL && call->bytes > 0) snprintf(length, sizeof length, "%zu", call->bytes);
+  char *text =
+      query != NULL
+          ? alloc_text("%s\n\n\n%s\n%s\n\n\n\n\n%s\n\n%s\n%s%sx-ms-date:%s\nx-ms-version:%s\n/%s%s%s", call->method,
+                       length, own->md5, call->known != NULL ? call->known : "", call->range != NULL ? call->range : "",
+                       own->kind, own->kind[0] != '\0' ? "\n" : "", own->date, VERSION, place->account, path, query)
+          : NULL;
+  alloc_free(query);
+  return text;
+}
+
+static int sign(const struct service_call *call, const struct azure_place *place, const char *path,
+                const struct azure_headers *own, struct service_request *out) {
+  char *text = text_to_sign(call, place, path, own), *signature = NULL;
   int code = text != NULL ? signature_hmac(place->key, text, &signature) : ALLOC_FAILED;
   if (code == SHARDRT_EINVAL) code = error_prefix(code, "the key of the storage account %s", place->account);
-  if (code == SHARDRT_OK) {
-    out->headers[2] = alloc_text("Authorization: SharedKey %s:%s", place->account, signature);
-    if (out->headers[2] == NULL) code = ALLOC_FAILED;
-  }
-  alloc_free(query);
+  if (code == SHARDRT_OK)
+    code = service_add_header(out, alloc_text("Authorization: SharedKey %s:%s", place->account, signature));
   alloc_free(text);
   alloc_free(signature);
+  return code;
+}
+
+static int add_headers(const struct service_call *call, struct azure_headers *own, struct service_request *out) {
+  times_http(time(NULL), own->date);
+  if (!body_md5(call->body, call->bytes, own->md5)) own->md5[0] = '\0';
+  if (call->body != NULL && call->query == NULL) own->kind = "x-ms-blob-type:BlockBlob"; /* it is a whole blob */
+  int code = service_add_header(out, alloc_text("x-ms-date: %s", own->date));
+  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-ms-version: %s", VERSION));
+  if (code == SHARDRT_OK && own->md5[0] != '\0')
+    code = service_add_header(out, alloc_text("Content-MD5: %s", own->md5));
+  if (code == SHARDRT_OK && own->kind[0] != '\0') code = service_add_header(out, alloc_text("%s", own->kind));
   return code;
 }
 
 /* Sends a request to `endpoint``path`, signed if there is a key and no SAS. */
 static int make_request(const struct service_call *call, const struct azure_place *place, const char *key,
                         struct service_request *out) {
-  static const char version[] = "2021-08-06";
+  struct azure_headers own = {.kind = ""};
   assert(place->endpoint != NULL);
   const char *sas = place->sas, *host = strstr(place->endpoint, "://");
   if (sas != NULL && sas[0] == '?') sas++;
   const char *query = call->query;
   out->url = alloc_text("%s/%s%s%s%s%s", place->endpoint, key, query != NULL || sas != NULL ? "?" : "",
                         query != NULL ? query : "", query != NULL && sas != NULL ? "&" : "", sas != NULL ? sas : "");
-  char date[TIMES_ROOM];
-  times_http(time(NULL), date);
-  out->headers[0] = alloc_text("x-ms-date: %s", date);
-  out->headers[1] = alloc_text("x-ms-version: %s", version);
-  if (out->url == NULL || out->headers[0] == NULL || out->headers[1] == NULL) return ALLOC_FAILED;
+  int code = out->url != NULL ? add_headers(call, &own, out) : ALLOC_FAILED;
+  if (code != SHARDRT_OK) return code;
   if (sas != NULL || place->key == NULL || place->account == NULL) return SHARDRT_OK;
   const char *within = host != NULL ? strchr(host + 3, '/') : NULL; /* Azurite's account stands in the path */
   char *path = alloc_text("%s/%s", within != NULL ? within : "", key);
-  int code = path != NULL ? sign(call, place, path, date, version, out) : ALLOC_FAILED;
+  code = path != NULL ? sign(call, place, path, &own, out) : ALLOC_FAILED;
   alloc_free(path);
   return code;
 }
@@ -249,10 +276,10 @@ static int azure_request(const struct service_call *call, struct service_request
   int code = parse_address(call->address, &address);
   if (code == SHARDRT_OK && call->query == NULL && address.blob[0] == '\0')
     code = error_set(SHARDRT_EINVAL, "%s: it names a container, and no blob in it", call->address);
-  if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, address.blob);
+  if (code == SHARDRT_OK && address.blob[0] != '\0') code = s3_check_key(call->address, address.blob);
   if (code == SHARDRT_OK) code = find_place(call->address, address.account[0] != '\0' ? address.account : NULL, &place);
   if (code == SHARDRT_OK) {
-    char *blob = call->query == NULL ? percent_encoded(address.blob, "/") : alloc_text("%s", "");
+    char *blob = percent_encoded(address.blob, "/");
     char *key = blob != NULL ? alloc_text("%s%s%s", address.container, blob[0] != '\0' ? "/" : "", blob) : NULL;
     code = key != NULL ? make_request(call, &place, key, out) : ALLOC_FAILED;
     alloc_free(blob);
@@ -295,7 +322,12 @@ static const char *advise(const struct azure_place *place, const struct refusal 
   if (strcmp(refusal->code, "AuthenticationFailed") == 0)
     return "; the key is not this account's, or this machine's clock is off (15 minutes at most)";
   if (strncmp(refusal->code, "Authorization", 13) == 0 && place->sas != NULL)
-    return "; the SAS token must allow reading (sp=r), for patterns also listing (sp=rl)";
+    return "; the SAS token must allow reading (r in its sp=), for patterns also listing (l), for what is written also "
+           "writing (cw), for checkpoints also removing (d)";
+  if (strcmp(refusal->code, "InvalidBlobOrBlock") == 0)
+    return "; another program left blocks under this name, which vanish after a week: another name would do";
+  if (strcmp(refusal->code, "InvalidBlockList") == 0)
+    return "; somebody else wrote there meanwhile: each job needs names of its own";
   if (strcmp(refusal->code, "ContainerNotFound") == 0)
     return "; the container's name, or the account's (AZURE_STORAGE_ACCOUNT), is another one";
   return "";

@@ -9,6 +9,7 @@
 #include "storage/exchange/google_credentials.h"
 #include "storage/exchange/percent.h"
 #include "storage/exchange/settings.h"
+#include "storage/service/body_digest.h"
 #include "storage/service/s3.h"
 #include "storage/service/services.h"
 
@@ -26,19 +27,29 @@ static char *url_of(const struct s3_address *address, const char *query) {
   return url;
 }
 
+/* With a token the server takes none of S3's own headers, and compares the body with its MD5. */
+static int add_token(const struct service_call *call, const char *token, struct service_request *out) {
+  char md5[BODY_MD5];
+  int code = service_add_header(out, alloc_text("Authorization: Bearer %s", token));
+  if (code == SHARDRT_OK && call->mark != NULL)
+    code = service_add_header(out, alloc_text("x-goog-meta-" EXCHANGE_MARK ": %s", call->mark));
+  if (code == SHARDRT_OK && body_md5(call->body, call->bytes, md5))
+    code = service_add_header(out, alloc_text("Content-MD5: %s", md5));
+  return code;
+}
+
 static int google_request(const struct service_call *call, struct service_request *out) {
   struct s3_address parsed;
   struct google_credentials who = {0};
   int code = s3_parse(call->address, &parsed);
-  if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, parsed.key);
+  if (code == SHARDRT_OK && (call->query == NULL || parsed.key[0] != '\0'))
+    code = s3_check_key(call->address, parsed.key);
   if (code == SHARDRT_OK) code = google_credentials_get(&who);
   if (code == SHARDRT_OK && (out->url = url_of(&parsed, call->query)) == NULL) code = ALLOC_FAILED;
-  if (code == SHARDRT_OK && who.token != NULL) {
-    out->headers[0] = alloc_text("Authorization: Bearer %s", who.token);
-    if (out->headers[0] == NULL) code = ALLOC_FAILED;
-  } else if (code == SHARDRT_OK && who.key != NULL) {
-    code = s3_sign(who.key, who.secret, NULL, "auto", call->payload, out);
-  }
+  if (code == SHARDRT_OK && who.token != NULL)
+    code = add_token(call, who.token, out);
+  else if (code == SHARDRT_OK && who.key != NULL)
+    code = s3_sign(call, who.key, who.secret, NULL, "auto", out);
   google_credentials_free(&who);
   return code;
 }

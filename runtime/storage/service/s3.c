@@ -13,9 +13,8 @@
 #include "storage/exchange/percent.h"
 #include "storage/exchange/settings.h"
 #include "storage/local/url.h"
+#include "storage/service/body_digest.h"
 #include "storage/service/services.h"
-
-#define NO_PAYLOAD "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* the SHA-256 of nothing */
 
 enum { BUCKET = S3_BUCKET, KNOWN = 64 };
 
@@ -132,15 +131,19 @@ static char *url_of(const struct s3_address *address, const char *region, const 
   return url;
 }
 
-int s3_sign(const char *key, const char *secret, const char *token, const char *region, const char *payload,
+int s3_sign(const struct service_call *call, const char *key, const char *secret, const char *token, const char *region,
             struct service_request *out) {
+  char payload[DIGEST_ROOM];
+  body_sha256(call->body, call->bytes, payload);
   out->signer = alloc_text("aws:amz:%s:s3", region);
   out->user = alloc_text("%s:%s", key, secret);
-  out->headers[0] = alloc_text("x-amz-content-sha256: %s", payload != NULL ? payload : NO_PAYLOAD);
-  if (token != NULL) out->headers[1] = alloc_text("x-amz-security-token: %s", token);
-  const bool whole =
-      out->signer != NULL && out->user != NULL && out->headers[0] != NULL && (token == NULL || out->headers[1] != NULL);
-  return whole ? SHARDRT_OK : ALLOC_FAILED;
+  int code = out->signer != NULL && out->user != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-amz-content-sha256: %s", payload));
+  if (code == SHARDRT_OK && call->mark != NULL)
+    code = service_add_header(out, alloc_text("x-amz-meta-" EXCHANGE_MARK ": %s", call->mark));
+  if (code == SHARDRT_OK && token != NULL)
+    code = service_add_header(out, alloc_text("x-amz-security-token: %s", token));
+  return code;
 }
 
 static int s3_request(const struct service_call *call, struct service_request *out) {
@@ -156,7 +159,7 @@ static int s3_request(const struct service_call *call, struct service_request *o
     out->url = region != NULL ? url_of(&parsed, region, call->query) : NULL;
     code = out->url != NULL ? SHARDRT_OK : ALLOC_FAILED;
   }
-  if (code == SHARDRT_OK && who.key != NULL) code = s3_sign(who.key, who.secret, who.token, region, call->payload, out);
+  if (code == SHARDRT_OK && who.key != NULL) code = s3_sign(call, who.key, who.secret, who.token, region, out);
   alloc_free(region);
   aws_credentials_free(&who);
   return code;

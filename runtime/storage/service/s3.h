@@ -22,8 +22,8 @@ struct s3_address {
 int s3_parse(const char *address, struct s3_address *out);
 /* EINVAL: no object can have this key, or none can be asked for. */
 int s3_check_key(const char *address, const char *key);
-/* `token`, `payload`: NULL where there is none. ENOMEM. */
-int s3_sign(const char *key, const char *secret, const char *token, const char *region, const char *payload,
+/* Has libcurl sign it, and the body's SHA-256. `token`: NULL where there is none. ENOMEM. */
+int s3_sign(const struct service_call *call, const char *key, const char *secret, const char *token, const char *region,
             struct service_request *out);
 
 extern const struct service_lists s3_lists;

@@ -1,5 +1,6 @@
 #include "storage/service/service.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,19 +24,25 @@ const struct service *service_of(const char *address) {
   return &service_http;
 }
 
-static int make(const struct service_call *call, struct service_request *out) {
+int service_add_header(struct service_request *out, char *line) {
+  int32_t n = 0;
+  if (line == NULL) return ALLOC_FAILED;
+  while (out->headers[n] != NULL) n++;
+  assert(n < SERVICE_HEADERS);
+  out->headers[n] = line;
+  return SHARDRT_OK;
+}
+
+int service_request_make(const struct service_call *call, struct service_request *out) {
   *out = (struct service_request){0};
   int code = service_of(call->address)->request(call, out);
   if (code != SHARDRT_OK) service_request_free(out);
   return code;
 }
 
-int service_request_make(const char *address, const char *query, const char *payload, struct service_request *out) {
-  return make(&(struct service_call){.address = address, .query = query, .payload = payload}, out);
-}
-
 int service_request_part(const char *address, const char *range, const char *known, struct service_request *out) {
-  return make(&(struct service_call){.address = address, .range = range, .known = known}, out);
+  const struct service_call call = {.method = "GET", .address = address, .range = range, .known = known};
+  return service_request_make(&call, out);
 }
 
 void service_request_free(struct service_request *self) {

@@ -28,12 +28,21 @@ struct service_request {
   bool confined;                  /* and these headers must not come there, either */
 };
 
-/* `query`: what follows "?", encoded, its names sorted; NULL: nothing. `payload`: the SHA-256 of the body in
- * hexadecimal digits; NULL: there is none. EINVAL: no bucket, or credentials that cannot be; EIO: credentials that
- * cannot be had; ENOMEM. */
-int service_request_make(const char *address, const char *query, const char *payload, struct service_request *out);
-/* The same for a part of an object: `range` ("bytes=0-99") and `known` (If-None-Match's) are headers that the caller
- * will send, too, and some sign; NULL: it will not. */
+/* What is asked. */
+struct service_call {
+  const char *method; /* "GET" */
+  const char *address;
+  const char *query; /* what follows "?", encoded, its names sorted; NULL: nothing */
+  const void *body;  /* NULL: none. What comes is compared with its digest, where the server does that */
+  size_t bytes;
+  const char *mark;  /* is kept with the object that is begun (exchange_answer has it); NULL: none is */
+  const char *range; /* "bytes=0-99"; NULL: all. Whoever asks sends it, */
+  const char *known; /* and the value of If-None-Match; NULL: there is none */
+};
+
+/* EINVAL: no bucket, or credentials that cannot be; EIO: credentials that cannot be had; ENOMEM. */
+int service_request_make(const struct service_call *call, struct service_request *out);
+/* The same for a part of an object. `range`, `known`: as above. */
 int service_request_part(const char *address, const char *range, const char *known, struct service_request *out);
 void service_request_free(struct service_request *self); /* any that is zeroed or was made */
 

@@ -7,15 +7,6 @@
 #include "storage/exchange/exchange.h"
 #include "storage/service/service.h"
 
-/* What is asked. */
-struct service_call {
-  const char *address;
-  const char *query;   /* as service_request_make has it; NULL: the object itself */
-  const char *payload; /* as there */
-  const char *range;   /* "bytes=0-99"; NULL: all. Whoever asks sends it, */
-  const char *known;   /* and the value of If-None-Match; NULL: there is none */
-};
-
 /* How objects are listed, page by page. */
 struct service_lists {
   /* How much of an address stands before keys: "s3://bucket/" of "s3://bucket/key". 0: it names no such place. */
@@ -43,6 +34,9 @@ struct service {
 extern const struct service service_http, service_s3, service_google, service_azure, service_hub;
 
 const struct service *service_of(const char *address);
+
+/* Takes over a line of the headers. ENOMEM: `line` is NULL. */
+int service_add_header(struct service_request *out, char *line);
 
 /* Takes over the address, also where it fails, and adds it if it begins as those that are wanted. ENOMEM. */
 int listing_add(shardrt_listing *self, char *address, int64_t bytes);

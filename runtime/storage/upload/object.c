@@ -1,17 +1,11 @@
 /* object.c - whole objects: small ones, that one request writes or removes. */
-#include <stdio.h>
-
-#include "base/error.h"
-#include "codec/digest.h"
 #include "shardrt.h"
 #include "storage/service/ask.h"
 #include "storage/upload/multipart.h"
 
 int shardrt_object_put(const char *address, const void *data, size_t bytes) {
   struct exchange_answer answer = {0};
-  char payload[DIGEST_ROOM];
-  if (digest_of("sha256", data, bytes, payload) != SHARDRT_OK) snprintf(payload, sizeof payload, "UNSIGNED-PAYLOAD");
-  const struct ask ask = {.method = "PUT", .address = address, .payload = payload, .body = data, .bytes = bytes};
+  const struct ask ask = {.method = "PUT", .address = address, .body = data, .bytes = bytes};
   int code = ask_server(&ask, &answer);
   exchange_free(&answer);
   return code;

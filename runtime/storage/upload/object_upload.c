@@ -68,13 +68,13 @@ static void undo_upload(void *context) {
   self->state->was_undone = true;
   self->state->is_given_up = true;
   pthread_mutex_lock(&self->state->asking);
-  if (self->id[0] != '\0') (void)multipart_abort(self->address, self->id, UNDO_TRIES);
+  if (self->upload.id[0] != '\0') (void)multipart_abort(self->address, self->upload.id, UNDO_TRIES);
   pthread_mutex_unlock(&self->state->asking);
 }
 
 /* Where it cannot be undone the upload goes on all the same. */
 static void guard_upload(struct object_upload *self) {
-  self->state->is_guarded = signal_undo_begin(undo_upload, self) == SHARDRT_OK;
+  if (multipart_stays_open(self->address)) self->state->is_guarded = signal_undo_begin(undo_upload, self) == SHARDRT_OK;
 }
 
 static int say_undone(const struct object_upload *self) {
@@ -87,19 +87,19 @@ static int say_undone(const struct object_upload *self) {
 
 int object_upload_begin(struct object_upload *self) {
   if (self->parts == 1) return SHARDRT_OK;
-  char id[MULTIPART_ID];
+  struct multipart begun;
   multipart_abort_left(self->address, false);
   guard_upload(self);
   pthread_mutex_lock(&self->state->asking);
-  int code = self->state->was_undone ? say_undone(self) : multipart_begin(self->address, id);
-  if (code == SHARDRT_OK) memcpy(self->id, id, sizeof id);
+  int code = self->state->was_undone ? say_undone(self) : multipart_begin(self->address, &begun);
+  if (code == SHARDRT_OK) self->upload = begun;
   pthread_mutex_unlock(&self->state->asking);
   return code;
 }
 
 int object_upload_join(struct object_upload *self, const char *id) {
   if (self->parts == 1) return SHARDRT_OK;
-  memcpy(self->id, id, sizeof self->id);
+  memcpy(self->upload.id, id, sizeof self->upload.id);
   guard_upload(self);
   return SHARDRT_OK;
 }
@@ -126,8 +126,9 @@ static void *send_part(void *context) {
   hash_part(self, slot);
   int code = SHARDRT_OK;
   if (self->parts > 1)
-    code = multipart_put(self->address, self->id, slot->number, slot->room, object_upload_part_size(self, slot->number),
-                         &state->is_given_up, self->tags[slot->number - 1]);
+    code =
+        multipart_put(self->address, self->upload.id, slot->number, slot->room,
+                      object_upload_part_size(self, slot->number), &state->is_given_up, self->tags[slot->number - 1]);
   pthread_mutex_lock(&state->lock);
   if (code != SHARDRT_OK && state->code == SHARDRT_OK) {
     state->code = code;
@@ -219,10 +220,10 @@ void object_upload_stop(struct object_upload *self) {
 int object_upload_complete(struct object_upload *self) {
   if (self->parts == 1) return shardrt_object_put(self->address, self->slots[0].room, self->bytes);
   pthread_mutex_lock(&self->state->asking);
-  int code = self->state->was_undone
-                 ? say_undone(self)
-                 : multipart_complete(self->address, self->id, self->parts, (const char(*)[MULTIPART_TAG])self->tags);
-  if (code == SHARDRT_OK) self->id[0] = '\0';
+  int code = self->state->was_undone ? say_undone(self)
+                                     : multipart_complete(self->address, &self->upload, self->parts,
+                                                          (const char(*)[MULTIPART_TAG])self->tags);
+  if (code == SHARDRT_OK) self->upload.id[0] = '\0';
   pthread_mutex_unlock(&self->state->asking);
   return code;
 }
@@ -230,10 +231,10 @@ int object_upload_complete(struct object_upload *self) {
 void object_upload_close(struct object_upload *self, bool ends) {
   struct upload_state *state = self->state;
   if (state != NULL) {
-    char *message = ends && self->id[0] != '\0' ? alloc_text("%s", shardrt_error_message()) : NULL;
+    char *message = ends && self->upload.id[0] != '\0' ? alloc_text("%s", shardrt_error_message()) : NULL;
     object_upload_stop(self);
     if (state->is_guarded) signal_undo_end();
-    if (ends && self->id[0] != '\0') (void)multipart_abort(self->address, self->id, 0);
+    if (ends && self->upload.id[0] != '\0') (void)multipart_abort(self->address, self->upload.id, 0);
     if (message != NULL) (void)error_set(SHARDRT_EIO, "%s", message); /* of what ended it */
     alloc_free(message);
     alloc_free(state->message);

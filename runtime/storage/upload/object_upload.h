@@ -18,7 +18,7 @@ struct object_upload {
   const char *address;      /* the caller's */
   size_t bytes, part_bytes; /* of the object, of each part but the last */
   int32_t parts;
-  char id[MULTIPART_ID];       /* "": none is open */
+  struct multipart upload;     /* its id is "": none is open */
   char (*tags)[MULTIPART_TAG]; /* [parts]; "": not sent by this process */
   uint64_t *sums; /* of each MULTIPART_PART bytes: their hash, as shardrt_file_fingerprint's; 0: not sent */
   int64_t sums_count;
@@ -30,7 +30,8 @@ struct object_upload {
 /* Nothing is asked yet. ENOMEM. */
 int object_upload_open(const char *address, size_t bytes, struct object_upload *out);
 /* Process 0: opens it at the server, which tells its name. What a killed job left open of the same key ends. From here
- * on a signal that ends the process ends the upload first. What multipart_begin fails with. */
+ * on a signal that ends the process ends the upload first, where it would stay open. What multipart_begin fails with.
+ */
 int object_upload_begin(struct object_upload *self);
 /* The others: process 0's name. */
 int object_upload_join(struct object_upload *self, const char *id);

@@ -5,6 +5,9 @@ what came; those of the bucket "public" may have neither. Tokens are given by /t
 service account's statement, whose signature `openssl` checks by WORK/public.pem) and by /computeMetadata/…, where the
 first one is "short lived": it holds for one request of an object. Listings have PAGE objects a page; that of the bucket
 "cut" ends in the middle. Of "late" the clock is another one.
+
+What is written there must have the SHA-256 that its request is signed with, or, with a token, its Content-MD5. With a
+token S3's own headers are refused, with a signature Google's. multipart.py says which buckets fail in writing.
 """
 
 import base64
@@ -13,23 +16,23 @@ import os
 import subprocess
 import urllib.parse
 
-from serve import FOLDER, WORK, Handler, Refusal, digest, escape, hashlib, hmac, keys_of, lock, serve
+from multipart import Multipart
+from serve import FOLDER, WORK, Handler, Refusal, digest, escape, hashlib, hmac, keys_of, put_in_place, serve
 
 PAGE = 3
 TOKENS = {"ya29.user", "ya29.account", "ya29.machine", "ya29.given"}
 SECRET = {"GOOG1EXAMPLE": "hmac/secret+value"}
-used = set()
 
 
 def unpadded(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-class Google(Handler):
-    def do_POST(self):
-        form = dict(urllib.parse.parse_qsl(self.body().decode()))
-        if self.path != "/token":
-            return self.answer(404)
+class Google(Multipart, Handler):
+    metadata = ("x-goog-meta-", "x-amz-meta-")
+
+    def token(self):
+        form = dict(urllib.parse.parse_qsl(self.sent.decode()))
         if form.get("grant_type") == "refresh_token":
             wanted = {"client_id": "id", "client_secret": "user secret&", "refresh_token": "1//refresh"}
             if all(form.get(name) == value for name, value in wanted.items()):
@@ -47,12 +50,6 @@ class Google(Handler):
         if is_right and said["iss"] == "trainer@project" and said["exp"] - said["iat"] == 3600:
             return self.json({"access_token": "ya29.account", "expires_in": 3599})
         return self.json({"error": "invalid_grant", "error_description": "Invalid JWT Signature."}, 400)
-
-    def is_first(self, what):
-        with lock:
-            is_first = what not in used
-            used.add(what)
-        return is_first
 
     def check_signature(self, words):
         parts = dict(p.strip().split("=", 1) for p in words.split(" ", 1)[1].split(","))
@@ -74,6 +71,12 @@ class Google(Handler):
             signer = digest(signer, word)
         if not hmac.compare_digest(digest(signer, text).hex(), parts["Signature"]):
             raise Refusal(403, "SignatureDoesNotMatch", "Access denied.")
+        own = [name.lower() for name in self.headers if name.lower().startswith(("x-amz-", "x-goog-"))]
+        if any(name not in names or name.startswith("x-goog-") for name in own):
+            raise Refusal(400, "ExcessHeaderValues", "Headers are mixed, or not signed.")
+        signed_for = self.headers["x-amz-content-sha256"]
+        if self.sent and signed_for != hashlib.sha256(self.sent).hexdigest():
+            raise Refusal(400, "XAmzContentSHA256Mismatch", "The body is another one than was signed.")
 
     def check(self, bucket):
         words = self.headers.get("Authorization")
@@ -86,11 +89,16 @@ class Google(Handler):
         elif words.startswith("Bearer "):
             if words[7:] not in TOKENS:
                 raise Refusal(401, "InvalidAuthentication", "Invalid Credentials")
+            if any(name.lower().startswith("x-amz-") for name in self.headers):
+                raise Refusal(400, "ExcessHeaderValues", "A token goes with headers of x-goog-.")
+            self.check_md5()
         else:
             self.check_signature(words)
 
     def get(self):
         path, _, query = self.path.partition("?")
+        if path == "/token":
+            return self.token()
         if path.startswith("/computeMetadata/"):
             if self.headers.get("Metadata-Flavor") != "Google":
                 return self.answer(403)
@@ -105,8 +113,17 @@ class Google(Handler):
             raise Refusal(404, "NoSuchBucket", "The specified bucket does not exist.")
         if "list-type=2" in query.split("&"):
             return self.listing(bucket, folder, dict(urllib.parse.parse_qsl(query)))
+        asks = urllib.parse.parse_qs(query, keep_blank_values=True)
+        if "uploads" in asks or "uploadId" in asks:
+            return self.upload(bucket, key, asks)
+        if self.command == "PUT":
+            put_in_place(os.path.join(folder, key), [self.sent])
+            return self.answer(200, b"", [("ETag", '"1"')])
         if not os.path.isfile(os.path.join(folder, key)):
             raise Refusal(404, "NoSuchKey", "The specified key does not exist.")
+        if self.command == "DELETE":
+            os.remove(os.path.join(folder, key))
+            return self.answer(204)
         return self.file(os.path.join(folder, key))
 
     def listing(self, bucket, folder, query):
