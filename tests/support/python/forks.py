@@ -116,8 +116,9 @@ def serve(listening):
 if sys.argv[1] == "run":
     run(sys.argv[2], sys.argv[3:])
 server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[2])
+server.bind(sys.argv[2] + ".new")
 server.listen(64)
+os.rename(sys.argv[2] + ".new", sys.argv[2])  # it has its name when it listens
 for name in sys.argv[3:]:
     importlib.import_module(name)
 asked = serve(server)
