@@ -7,7 +7,9 @@
 #include "base/hash.h"
 
 enum {
-  KNOWN = 16384,    /* pieces that a thread remembers; a power of two */
+  KNOWN = 16384,    /* pieces that a thread remembers; a power of two, */
+  KNOWN_FIRST = 64, /* as this is, of which it begins with room: for one text it would cost more to clear it all */
+  KNOWN_GROWS = 4,
   KNOWN_BYTES = 30, /* those that are not longer, and no more tokens: then one fills a line of the cache */
   KNOWN_TOKENS = 8,
   TOKEN_MOST = INT32_MAX / 2, /* bytes of a piece */
@@ -249,13 +251,34 @@ static int encode_piece(const struct bpe *self, struct bpe_work *work, const uin
   return SHARDRT_OK;
 }
 
+/* Where a piece is remembered, or may be. */
+static struct bpe_known *known_place(struct bpe_known *known, int64_t places, const uint8_t *piece, size_t count) {
+  return &known[hash_bytes(0, piece, count) & (uint64_t)(places - 1)];
+}
+
+/* Makes the table, or a larger one of what it has. */
+static int grow_known(struct bpe_work *work) {
+  const int64_t places = work->nknown > 0 ? KNOWN_GROWS * work->nknown : KNOWN_FIRST;
+  struct bpe_known *made = alloc_zeros((size_t)places, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < work->nknown; i++) {
+    const struct bpe_known *known = &work->known[i];
+    if (known->length > 0) *known_place(made, places, known->bytes, known->length) = *known;
+  }
+  alloc_free(work->known);
+  work->known = made;
+  work->nknown = places;
+  work->noted = 0;
+  return SHARDRT_OK;
+}
+
 int bpe_encode(const struct bpe *self, struct bpe_work *work, const uint8_t *piece, size_t count, int32_t *out,
                size_t *made) {
   struct bpe_known *known = NULL;
   if (count <= KNOWN_BYTES) {
-    if (work->known == NULL) work->known = alloc_zeros(KNOWN, sizeof *work->known);
-    if (work->known == NULL) return ALLOC_FAILED;
-    known = &work->known[hash_bytes(0, piece, count) & (KNOWN - 1)];
+    const int grown = work->noted == work->nknown && work->nknown < KNOWN ? grow_known(work) : SHARDRT_OK;
+    if (grown < 0) return grown;
+    known = known_place(work->known, work->nknown, piece, count);
     if (known->length == count && memcmp(known->bytes, piece, count) == 0) {
       memcpy(out, known->ids, known->count * sizeof *out);
       *made = known->count;
@@ -271,6 +294,7 @@ int bpe_encode(const struct bpe *self, struct bpe_work *work, const uint8_t *pie
     code = encode_piece(self, work, piece, count, out, made);
   }
   if (code < 0 || known == NULL || *made > KNOWN_TOKENS) return code;
+  work->noted++;
   known->length = (uint8_t)count;
   known->count = (uint8_t)*made;
   memcpy(known->bytes, piece, count);

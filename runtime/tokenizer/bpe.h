@@ -37,8 +37,9 @@ struct bpe {
 struct bpe_work {
   struct bpe_heap_entry *heap;
   struct bpe_part *parts;
-  size_t room; /* of pieces, in bytes */
-  struct bpe_known *known;
+  size_t room;             /* of pieces, in bytes */
+  struct bpe_known *known; /* pieces that it remembers: a table that grows with how many it has seen */
+  int64_t nknown, noted;   /* places; how often one was filled since it grew */
 };
 
 /* Adds a token. ENOMEM. */
