@@ -1,5 +1,6 @@
 /* npy_save.c - an array of one process as a .npy file. */
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/size.h"
@@ -7,6 +8,8 @@
 #include "storage/local/url.h"
 #include "storage/upload/object_upload.h"
 #include "storage/write/newfile.h"
+
+enum { LIVES_ON = 2 /* seconds after a signal, which nobody follows up then */ };
 
 struct npy_piece {
   const char *data;
@@ -53,13 +56,14 @@ static int write_object_once(const char *address, struct npy_piece header, struc
   return code;
 }
 
-/* What asks the process to end in order ends an upload, as it may be a launcher's word where another has died. Where
- * this one lives on, the object goes up anew. */
+/* What asks the process to end in order ends an upload, as it may be a launcher's word where another one has died: that
+ * kills this one within a second. Where it lives on, the object goes up anew. */
 static int write_object(const char *address, struct npy_piece header, struct npy_piece elements) {
   const bool was_asked = shardrt_stop_asked() != 0;
   const int code = write_object_once(address, header, elements);
-  const bool is_asked = shardrt_stop_asked() != 0;
-  return code != SHARDRT_OK && is_asked && !was_asked ? write_object_once(address, header, elements) : code;
+  if (code == SHARDRT_OK || was_asked || shardrt_stop_asked() == 0) return code;
+  nanosleep(&(struct timespec){.tv_sec = LIVES_ON}, NULL);
+  return write_object_once(address, header, elements);
 }
 
 int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data) {

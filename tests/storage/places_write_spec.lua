@@ -1,4 +1,4 @@
--- long: 40 s
+-- long: 60 s
 -- waits: for servers in Python
 -- Objects that are written to Google's and Azure's servers, by all processes together, in parts; with servers that
 -- check signatures and bodies, and tell what is open. Checkpoints there.
@@ -71,6 +71,26 @@ local function check_faults(at, scheme, saved, refused)
   assert.equal(#names, select(2, result.stdout:gsub("\n", "")))
 end
 
+-- Wherever memory is exhausted, that is said, or does not matter.
+local function check_memory(at, scheme)
+  local result = run(at, [[
+    local C = require "shardrt.base.ffi"
+    local over = shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "d" }), P "d")
+    local x, told = shardrt.device_put(shardrt.ndarray.arange(2.2e6, "float32"), over), 0
+    for n = 1, 1000 do
+      C.shardrt_alloc_fail_at(n)
+      local ok, problem = pcall(shardrt.save, arg[1] .. "://data/x.safetensors", { x = x })
+      local met = tonumber(C.shardrt_alloc_fail_at(0)) >= n
+      assert(ok or tostring(problem):find "out of memory", problem)
+      told = told + (ok and 0 or 1)
+      if not met then break end
+    end
+    print(told)
+  ]], { devices = 2, args = { scheme } })
+  assert.equal(0, result.status, result.output)
+  assert.is_true(tonumber(result.stdout) > 30, result.stdout)
+end
+
 -- How many uploads are open in a bucket; of Azure: how many blobs have blocks that nobody committed.
 local function open_in(at, bucket)
   local n = 0
@@ -140,6 +160,11 @@ describe("gs://, where objects are written,", function()
   end)
 
   it("keeps checkpoints", function() check_checkpoints(google, "gs") end)
+
+  it("says where memory is exhausted, wherever that is, and leaves no upload open", function()
+    check_memory(google, "gs")
+    assert.same({}, google:uploads())
+  end)
 end)
 
 describe("az://, where blobs are written,", function()
@@ -195,6 +220,8 @@ describe("az://, where blobs are written,", function()
     assert.equal(0, small.status, small.output)
     assert.equal(0, open_in(azure, "hangs"))
   end)
+
+  it("says where memory is exhausted, wherever that is", function() check_memory(azure, "az") end)
 
   it("keeps checkpoints; SIGTERM does not end what is on its way, and the job ends in order", function()
     check_checkpoints(azure, "az")

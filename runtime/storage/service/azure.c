@@ -90,47 +90,65 @@ static void free_place(struct azure_place *self) {
   *self = (struct azure_place){0};
 }
 
-/* The value of a name in "AccountName=a;AccountKey=b=="; owned; NULL: none. */
-static char *connection_value(const char *text, const char *name) {
+static int copy_text(const char *text, size_t length, char **out) {
+  *out = alloc_text("%.*s", (int)length, text);
+  return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+/* NULL stays NULL. */
+static int copy_setting(const char *text, char **out) {
+  return text != NULL ? copy_text(text, strlen(text), out) : SHARDRT_OK;
+}
+
+/* The value of a name in "AccountName=a;AccountKey=b=="; owned; NULL: none. ENOMEM. */
+static int connection_value(const char *text, const char *name, char **out) {
   const size_t length = strlen(name);
   for (const char *at = text; at != NULL && *at != '\0'; at = strchr(at, ';')) {
     while (*at == ';' || *at == ' ') at++;
     if (strncasecmp(at, name, length) == 0 && at[length] == '=')
-      return alloc_text("%.*s", (int)strcspn(at + length + 1, ";"), at + length + 1);
+      return copy_text(at + length + 1, strcspn(at + length + 1, ";"), out);
   }
-  return NULL;
-}
-
-static char *copy_of(const char *text) {
-  return text != NULL ? alloc_text("%s", text) : NULL;
+  return SHARDRT_OK;
 }
 
 /* Without the slashes at its end, in place; NULL is allowed. */
-static char *without_slashes(char *text) {
+static void drop_slashes(char *text) {
   for (size_t n = text != NULL ? strlen(text) : 0; n > 0 && text[n - 1] == '/'; n--) text[n - 1] = '\0';
-  return text;
 }
 
-static void read_connection(const char *text, struct azure_place *out) {
-  char *developer = connection_value(text, "UseDevelopmentStorage");
-  const bool is_developer = developer != NULL && strcasecmp(developer, "true") == 0;
-  alloc_free(developer);
-  if (is_developer) {
-    *out = (struct azure_place){
-        .endpoint = copy_of(DEVELOPER_ENDPOINT), .account = copy_of(DEVELOPER), .key = copy_of(DEVELOPER_KEY)};
-    return;
-  }
-  out->account = connection_value(text, "AccountName");
-  out->key = connection_value(text, "AccountKey");
-  out->sas = connection_value(text, "SharedAccessSignature");
-  out->endpoint = without_slashes(connection_value(text, "BlobEndpoint"));
-  char *protocol = connection_value(text, "DefaultEndpointsProtocol"),
-       *suffix = connection_value(text, "EndpointSuffix");
-  if (out->endpoint == NULL && out->account != NULL)
+static int read_developer(struct azure_place *out) {
+  int code = copy_setting(DEVELOPER_ENDPOINT, &out->endpoint);
+  if (code == SHARDRT_OK) code = copy_setting(DEVELOPER, &out->account);
+  return code == SHARDRT_OK ? copy_setting(DEVELOPER_KEY, &out->key) : code;
+}
+
+/* The endpoint of an account of which only its name is said. */
+static int make_endpoint(const char *text, struct azure_place *out) {
+  char *protocol = NULL, *suffix = NULL;
+  int code = connection_value(text, "DefaultEndpointsProtocol", &protocol);
+  if (code == SHARDRT_OK) code = connection_value(text, "EndpointSuffix", &suffix);
+  if (code == SHARDRT_OK) {
     out->endpoint = alloc_text("%s://%s.blob.%s", protocol != NULL ? protocol : "https", out->account,
                                suffix != NULL ? suffix : "core.windows.net");
+    if (out->endpoint == NULL) code = ALLOC_FAILED;
+  }
   alloc_free(protocol);
   alloc_free(suffix);
+  return code;
+}
+
+static int read_connection(const char *text, struct azure_place *out) {
+  char *developer = NULL;
+  int code = connection_value(text, "UseDevelopmentStorage", &developer);
+  const bool is_developer = developer != NULL && strcasecmp(developer, "true") == 0;
+  alloc_free(developer);
+  if (is_developer) return read_developer(out);
+  if (code == SHARDRT_OK) code = connection_value(text, "AccountName", &out->account);
+  if (code == SHARDRT_OK) code = connection_value(text, "AccountKey", &out->key);
+  if (code == SHARDRT_OK) code = connection_value(text, "SharedAccessSignature", &out->sas);
+  if (code == SHARDRT_OK) code = connection_value(text, "BlobEndpoint", &out->endpoint);
+  drop_slashes(out->endpoint);
+  return code == SHARDRT_OK && out->endpoint == NULL && out->account != NULL ? make_endpoint(text, out) : code;
 }
 
 static const char *either(const char *first, const char *second) {
@@ -138,39 +156,31 @@ static const char *either(const char *first, const char *second) {
   return value != NULL ? value : settings_variable(second);
 }
 
-static void read_variables(const char *named, struct azure_place *out) {
+static int read_variables(const char *named, struct azure_place *out) {
   const char *account = named != NULL ? named : either("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME");
   const char *endpoint = settings_variable("AZURE_STORAGE_SERVICE_ENDPOINT");
-  out->account = copy_of(account);
-  out->key = copy_of(either("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"));
-  out->sas = copy_of(settings_variable("AZURE_STORAGE_SAS_TOKEN"));
-  if (endpoint != NULL)
-    out->endpoint = without_slashes(copy_of(endpoint));
-  else if (account != NULL)
-    out->endpoint = alloc_text("https://%s.blob.core.windows.net", account);
+  int code = copy_setting(account, &out->account);
+  if (code == SHARDRT_OK) code = copy_setting(either("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"), &out->key);
+  if (code == SHARDRT_OK) code = copy_setting(settings_variable("AZURE_STORAGE_SAS_TOKEN"), &out->sas);
+  if (code == SHARDRT_OK) code = copy_setting(endpoint, &out->endpoint);
+  drop_slashes(out->endpoint);
+  return code == SHARDRT_OK && endpoint == NULL && account != NULL ? make_endpoint(NULL, out) : code;
 }
 
 /* Credentials are of one account: an address that names another one goes there without them. */
 static int find_place(const char *address, const char *named, struct azure_place *out) {
   const char *connection = settings_variable("AZURE_STORAGE_CONNECTION_STRING");
   *out = (struct azure_place){0};
-  if (connection != NULL)
-    read_connection(connection, out);
-  else
-    read_variables(NULL, out);
-  if (named != NULL && (out->account == NULL || strcmp(out->account, named) != 0)) {
+  int code = connection != NULL ? read_connection(connection, out) : read_variables(NULL, out);
+  if (code == SHARDRT_OK && named != NULL && (out->account == NULL || strcmp(out->account, named) != 0)) {
     const bool is_other = out->account != NULL;
     free_place(out);
-    if (is_other)
-      *out = (struct azure_place){.endpoint = alloc_text("https://%s.blob.core.windows.net", named),
-                                  .account = copy_of(named)};
-    else
-      read_variables(named, out);
+    code = is_other ? copy_setting(named, &out->account) : read_variables(named, out);
+    if (code == SHARDRT_OK && is_other) code = make_endpoint(NULL, out);
   }
-  if (out->endpoint != NULL) return SHARDRT_OK;
+  if (code != SHARDRT_OK || out->endpoint != NULL) return code;
   char *shown = url_shown(address);
-  const int code = shown == NULL
-                       ? ALLOC_FAILED
+  code = shown == NULL ? ALLOC_FAILED
                        : error_set(SHARDRT_EINVAL,
                                    "%s: of which account this is, nothing says; AZURE_STORAGE_ACCOUNT or "
                                    "AZURE_STORAGE_CONNECTION_STRING would do, with AZURE_STORAGE_KEY or "
@@ -240,9 +250,9 @@ static int sign(const struct service_call *call, const struct azure_place *place
 
 static int add_headers(const struct service_call *call, struct azure_headers *own, struct service_request *out) {
   times_http(time(NULL), own->date);
-  if (!body_md5(call->body, call->bytes, own->md5)) own->md5[0] = '\0';
   if (call->body != NULL && call->query == NULL) own->kind = "x-ms-blob-type:BlockBlob"; /* it is a whole blob */
-  int code = service_add_header(out, alloc_text("x-ms-date: %s", own->date));
+  int code = body_md5(call->body, call->bytes, own->md5);
+  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-ms-date: %s", own->date));
   if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-ms-version: %s", VERSION));
   if (code == SHARDRT_OK && own->md5[0] != '\0')
     code = service_add_header(out, alloc_text("Content-MD5: %s", own->md5));

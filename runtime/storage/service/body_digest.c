@@ -17,14 +17,15 @@ void body_sha256(const void *body, size_t bytes, char out[DIGEST_ROOM]) {
     snprintf(out, DIGEST_ROOM, "UNSIGNED-PAYLOAD");
 }
 
-bool body_md5(const void *body, size_t bytes, char out[BODY_MD5]) {
+int body_md5(const void *body, size_t bytes, char out[BODY_MD5]) {
   char digits[DIGEST_ROOM];
   uint8_t sum[MD5_BYTES];
-  if (body == NULL || bytes == 0 || digest_of("md5", body, bytes, digits) != SHARDRT_OK) return false;
+  out[0] = '\0';
+  if (body == NULL || bytes == 0 || digest_of("md5", body, bytes, digits) != SHARDRT_OK) return SHARDRT_OK;
   for (int32_t i = 0; i < MD5_BYTES; i++)
     sum[i] = (uint8_t)(percent_digit(digits[2 * i]) * 16 + percent_digit(digits[2 * i + 1]));
   char *text = signature_bytes(sum, sizeof sum);
   if (text != NULL) snprintf(out, BODY_MD5, "%s", text);
   alloc_free(text);
-  return text != NULL;
+  return text != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }

@@ -2,8 +2,6 @@
 #ifndef SHARDRT_STORAGE_SERVICE_BODY_DIGEST_H
 #define SHARDRT_STORAGE_SERVICE_BODY_DIGEST_H
 
-#include <stdbool.h>
-
 #include "codec/digest.h"
 
 enum { BODY_MD5 = 25 /* room of an MD5 in base64, with a NUL */ };
@@ -12,8 +10,8 @@ enum { BODY_MD5 = 25 /* room of an MD5 in base64, with a NUL */ };
  * UNSIGNED-PAYLOAD in a shardrt that was built without OpenSSL. */
 void body_sha256(const void *body, size_t bytes, char out[DIGEST_ROOM]);
 
-/* The MD5 of a body in base64, as Content-MD5 wants it (RFC 1864). False: there is nothing in it, or nothing that
- * computes it. */
-bool body_md5(const void *body, size_t bytes, char out[BODY_MD5]);
+/* The MD5 of a body in base64, as Content-MD5 wants it (RFC 1864); "": there is nothing in it, or nothing that computes
+ * it. ENOMEM. */
+int body_md5(const void *body, size_t bytes, char out[BODY_MD5]);
 
 #endif

@@ -33,8 +33,8 @@ static int add_token(const struct service_call *call, const char *token, struct 
   int code = service_add_header(out, alloc_text("Authorization: Bearer %s", token));
   if (code == SHARDRT_OK && call->mark != NULL)
     code = service_add_header(out, alloc_text("x-goog-meta-" EXCHANGE_MARK ": %s", call->mark));
-  if (code == SHARDRT_OK && body_md5(call->body, call->bytes, md5))
-    code = service_add_header(out, alloc_text("Content-MD5: %s", md5));
+  if (code == SHARDRT_OK) code = body_md5(call->body, call->bytes, md5);
+  if (code == SHARDRT_OK && md5[0] != '\0') code = service_add_header(out, alloc_text("Content-MD5: %s", md5));
   return code;
 }
 

@@ -94,18 +94,20 @@ function uploads.check_topologies(server, address, object, part, env)
   os.remove(file)
 end
 
--- Sends signals to the last process of a job, as soon as the server took a part there.
+-- Sends signals ("TERM", "TERM TERM") to the last process of a job, or to each ("all TERM"), as soon as the server took
+-- a part there.
 local KILLED = [=[
-  local signal, scheme, bucket, dir = arg[1], arg[2], arg[3], arg[4]
-  if shardrt.process_index() == shardrt.process_count() - 1 then
+  local signal, everybody = arg[1]:gsub("^all ", "")
+  local scheme, bucket, dir = arg[2], arg[3], arg[4]
+  if everybody > 0 or shardrt.process_index() == shardrt.process_count() - 1 then
     local pipe = io.popen "echo $PPID"
     local pid = pipe:read "*n"
     pipe:close()
-    os.execute(([==[n=$(cat '%s/log' | wc -l)
+    os.execute(([==[touch '%s/log'; n=$(cat '%s/log' | wc -l)
       ( until tail -n +$((n + 1)) '%s/log' | grep -qE '^PUT .*/%s/.*(partNumber|blockid)=.* 20[01] '; do
           sleep 0.05; kill -0 %d || exit; done
-        for s in %s; do kill -$s %d; sleep 2.1; done ) >/dev/null 2>&1 &]==]):format(dir, dir, bucket, pid, signal,
-        pid))
+        for s in %s; do kill -$s %d; sleep 2.1; done ) >/dev/null 2>&1 &]==]):format(dir, dir, dir, bucket, pid,
+        signal, pid))
   end
 ]=]
 
@@ -137,13 +139,13 @@ local LOOP = [[
 
 --- With its checkpoints in the bucket, at "run 7/".
 uploads.CHECKPOINT = KILLED .. LOOP:format('("%s://%s/run 7/"):format(scheme, bucket)', "")
---- With them in the folder arg[6]. In its first step it saves a second time, by arg[7], to the bucket.
+--- With them in the folder arg[6]. In its first step it saves to the bucket, too, by arg[7], under the name arg[8].
 uploads.BESIDE = KILLED .. LOOP:format("arg[6]", [[
     if checkpoint.steps == 0 and arg[7] == "save" then
-      shardrt.save(("%s://%s/x.safetensors"):format(scheme, bucket), { x = model.w })
+      shardrt.save(("%s://%s/%s"):format(scheme, bucket, arg[8]), { x = model.w })
     elseif checkpoint.steps == 0 and arg[7] == "npy" then
       local host = shardrt.process_allgather(model.w)
-      if shardrt.process_index() == 0 then host:save(("%s://%s/x.npy"):format(scheme, bucket)) end
+      if shardrt.process_index() == 0 then host:save(("%s://%s/%s"):format(scheme, bucket, arg[8])) end
     end]])
 
 --- The files of checkpoints at these steps ("0000000003"), as uploads.list has them.
