@@ -13,6 +13,12 @@ typedef struct shardrt_source shardrt_source;
  * come in time is named: ETIMEOUT. However long listing takes, none runs into the job's timeout. NULL: no job. */
 int shardrt_listing_share(shardrt_job *job, const char *prefix, int32_t deep, shardrt_listing **out);
 
+/* Which commits the revisions in addresses of Hugging Face are: each is asked for once in the job, and told to all, who
+ * read that one from then on. Other addresses, and those that name a commit, are passed over. Every process must call
+ * it where some have a revision; those whose revisions differ ask for themselves, when they read. A failure is one of
+ * all. A process that does not come in time is named: ETIMEOUT. NULL: no job. */
+int shardrt_revisions_share(shardrt_job *job, int32_t n, const char *const *addresses);
+
 /* One named field of every sample. */
 typedef struct shardrt_field {
   const char *name; /* lives as long as the source */

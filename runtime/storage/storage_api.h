@@ -27,10 +27,11 @@ int64_t shardrt_listing_count(const shardrt_listing *self);
 const char *shardrt_listing_address(const shardrt_listing *self, int64_t i);
 int64_t shardrt_listing_bytes(const shardrt_listing *self, int64_t i);
 
-/* From now on requests for addresses of HTTP that begin with `prefix` have these headers, "Name: value", at most 16 of
- * them; 0: none. They take the place of those that were given for the same prefix; of several the longest counts. They
- * come to the host of the address and not to others that it sends on to, and stand in no message. From any thread.
- * EINVAL: a name or value that cannot be; ENOMEM. */
-int shardrt_http_headers(const char *prefix, int32_t n, const char *const *lines);
+/* From now on requests for an address of HTTP, which has no "?" and no "/" at its end, have these headers, "Name:
+ * value", at most 16 of them; 0: none. So have those for what lies below it ("https://host/a/b" of "https://host/a"),
+ * unless others were given for an address between the two. They take the place of those that were given for the same
+ * address. They come to the host of the address and not to others that it sends on to, and stand in no message. From
+ * any thread. EINVAL: a name or value that cannot be; ENOMEM. */
+int shardrt_http_headers(const char *address, int32_t n, const char *const *lines);
 
 #endif

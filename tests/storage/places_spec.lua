@@ -25,16 +25,18 @@ end
 
 setup(function()
   folder = files.folder()
-  os.execute(("cd '%s' && mkdir -p data/Ωμέγα public late cut/x folders/x datasets/owner models/owner && "
+  os.execute(("cd '%s' && mkdir -p data/Ωμέγα public late cut/x circle/x folders/x datasets/owner models/owner && "
     .. "for r in datasets/owner/set datasets/owner/private datasets/owner/gated datasets/owner/expiring "
     .. "datasets/owner/cut datasets/owner/moving models/owner/net; do mkdir -p $r/%s/x/deep; done; "
     .. "mkdir -p datasets/owner/set/%s/x datasets/owner/moving/%s"):format(folder, COMMIT, NEXT, NEXT))
   save("plain.npy", 5)
+  save("second.npy", 6)
+  os.execute(("cp -r tests/files/mds/raw '%s/mds'"):format(folder))
   save("data/plain.npy", 1)
   save("data/" .. ODD, 2)
   for i, place in ipairs { "public", "late", "folders" } do save(place .. "/plain.npy", i) end
   for i = 1, 7 do -- three pages
-    for _, place in ipairs { "data", "cut", "folders" } do
+    for _, place in ipairs { "data", "cut", "circle", "folders" } do
       os.execute(("mkdir -p '%s/%s/x/deep'"):format(folder, place))
       files.write(folder, ("%s/x/%d.csv"):format(place, i), "a\n" .. i .. "\n")
       files.write(folder, ("%s/x/deep/%d.csv"):format(place, i), "a\n1\n")
@@ -51,6 +53,7 @@ setup(function()
   end
   save(("datasets/owner/moving/%s/plain.npy"):format(COMMIT), 1)
   save(("datasets/owner/moving/%s/plain.npy"):format(NEXT), 2)
+  save(("datasets/owner/set/%s/plain.npy"):format(NEXT), 9)
   google, azure = server.start("storage/google", folder), server.start("storage/azure", folder)
   hub = server.start("storage/hub", folder)
   files.write(hub.work, "main", COMMIT)
@@ -169,7 +172,11 @@ describe("gs://", function()
     local account = '{"type": "service_account", "client_email": "trainer@project", "token_uri": "%s/token", '
       .. '"private_key": "%s"}'
     local pem = files.slurp(google.work .. "/key.pem"):gsub("\n", "\\n")
+    google:log()
     gives(is(1) .. "7\n", read, credentials(account:format(google.url, pem)))
+    local tokens = 0
+    for _, line in ipairs(google:log()) do tokens = tokens + (line:find("POST /token ", 1, true) and 1 or 0) end
+    assert.equal(1, tokens) -- it holds for 2^63 - 1 seconds
     fails({ "credentials.json, which should hold Google's credentials, has a private_key, and: it is no private key" },
       read, credentials(account:format(google.url, "none")))
     fails({ 'is of the type "external_account", which is not followed; service_account and authorized_user are' }, read,
@@ -237,10 +244,37 @@ describe("az://", function()
     files.remove(cache)
   end)
 
+  it("lies in the cloud that an address names", function()
+    local proxy = with({ https_proxy = azure.url, SHARDRT_HTTP_TIMEOUT = "0.3" }, { AZURE_STORAGE_ACCOUNT = "corpus",
+      AZURE_STORAGE_SAS_TOKEN = SAS:format("rl", LATER) })
+    local hosts, asked = {
+      ["corpus.dfs.core.chinacloudapi.cn"] = "corpus.blob.core.chinacloudapi.cn",
+      ["corpus.dfs.core.usgovcloudapi.net"] = "corpus.blob.core.usgovcloudapi.net",
+      ["corpus.z01.dfs.storage.azure.net"] = "corpus.z01.blob.storage.azure.net",
+      ["other.blob.core.windows.net"] = "other.blob.core.windows.net", ["corpus"] = "corpus.blob.core.windows.net",
+    }, {}
+    local program = {}
+    for host in pairs(hosts) do program[#program + 1] = ('pcall(read, "abfss://data@%s/x.npy")'):format(host) end
+    azure:log()
+    gives("", table.concat(program, "\n"), proxy)
+    for _, line in ipairs(azure:log()) do asked[line:match "^CONNECT (%S+):443 403" or line] = true end
+    for _, host in pairs(hosts) do
+      assert.is_true(asked[host], host .. " was not asked")
+      asked[host] = nil
+    end
+    assert.is_nil(next(asked))
+    -- The connection's account of this name is one of another cloud, whose key goes nowhere.
+    gives("", 'pcall(read, "abfss://data@corpus.dfs.core.chinacloudapi.cn/x.npy")', { https_proxy = azure.url,
+      SHARDRT_HTTP_TIMEOUT = "0.3", AZURE_STORAGE_CONNECTION_STRING = "AccountName=corpus;AccountKey=" .. KEY })
+    assert.truthy((azure:log()[1] or ""):find("CONNECT corpus.blob.core.chinacloudapi.cn:443", 1, true))
+  end)
+
   it("is read and listed by a SAS, of which it is told when it expired", function()
     gives(whole, read, with(named, { AZURE_STORAGE_SAS_TOKEN = "?" .. SAS:format("rl", LATER) }))
     gives(is(1), 'read "az://data/plain.npy"', { AZURE_STORAGE_CONNECTION_STRING =
       ("BlobEndpoint=%s/corpus;SharedAccessSignature=%s"):format(azure.url, SAS:format("r", LATER)) })
+    gives(is(1), 'read "abfss://data@corpus.dfs.core.windows.net/plain.npy"', { AZURE_STORAGE_CONNECTION_STRING =
+      ("BlobEndpoint=%s/corpus/;SharedAccessSignature=%s"):format(azure.url, SAS:format("r", LATER)) })
     fails({ "az://data/plain.npy: ", "403 AuthenticationFailed: Signature not valid in the specified time frame; the "
       .. "SAS token expired at 2026-01-02 03:04:05 UTC" }, 'read "az://data/plain.npy"',
       with(named, { AZURE_STORAGE_SAS_TOKEN = SAS:format("rl", "2026-01-02T03%3A04%3A05Z") }))
@@ -263,6 +297,8 @@ describe("az://", function()
       ['read "az://none/plain.npy"'] = "404 ContainerNotFound: The specified container does not exist.; the cont",
       ['read "az://data/none.npy"'] = "az://data/none.npy: there is no such file on the server (404)",
       ['count "az://cut/x/*.csv"'] = "az://cut/x/: the server's listing ends in the middle",
+      ['count "az://circle/x/*.csv"'] = "az://circle/x/: the server's listing goes on where it is, or was before, with",
+      ['read "abfss://data@corpus.dfs.example.com/x.npy"'] = "corpus.dfs.example.com is no host of Azure's; behind the",
       ['read "az://data/x/../plain.npy"'] = 'objects with a part ".." in their keys cannot be asked for',
       ['read "az://corpus:a@data/plain.npy"'] = "az://…: the name of a container stands behind ://",
       ['read "az://data/plain.npy?sv=1&sig=sas%2Fs"'] = '"az://data/plain.npy": a signature stands behind it',
@@ -283,12 +319,14 @@ describe("hf://", function()
 
   it("is read and listed, datasets and models, at a commit that is asked for once", function()
     hub:log()
-    gives(is(1) .. is(1) .. is(4) .. "7\n1\n", ([[
+    gives(is(1) .. is(1) .. is(4) .. "7\n1\n1\n" .. is(9), ([[
       read "hf://datasets/owner/set/plain.npy"
       read "hf://datasets/owner/set@%s/plain.npy"
       read "hf://owner/net/plain.npy"
       count "hf://datasets/owner/set/x/?.csv"
       count "hf://datasets/owner/set@refs%%2Fconvert%%2Fparquet/x/deep/*.csv"
+      count "hf://datasets/owner/set@refs/convert/parquet/x/deep/*.csv"
+      read "hf://datasets/owner/set@refs/pr/7/plain.npy"
     ]]):format(COMMIT), at)
     local asked = 0
     for _, line in ipairs(hub:log()) do asked = asked + (line:find("/revision/main", 1, true) and 1 or 0) end
@@ -313,10 +351,34 @@ describe("hf://", function()
     files.write(hub.work, "main", COMMIT)
   end)
 
-  it("is refused where something was pushed while the processes of a job asked", function()
+  it("is at one commit in all processes of a job, whatever is pushed while they ask", function()
+    hub:log()
+    gives("1 1\n1 1\n1 1\n", [[
+      local address = "hf://datasets/owner/moving/plain.npy"
+      local s = source.npy { x = address }
+      shardrt.loader { source = s, batch_size = 3 }
+      local rows = source.csv { "hf://datasets/owner/set@main/x/?.csv" }
+      io.write(s:read(0, 1).x.data[0], " ", tonumber(rows:read(0, 1).a:item()), "\n")
+    ]], at, { processes = 3 })
+    local asked = 0
+    for _, line in ipairs(hub:log()) do asked = asked + (line:find("/revision/main ", 1, true) and 1 or 0) end
+    assert.equal(2, asked) -- of two repositories
+    local result = run([[
+      if shardrt.process_index() == 1 then os.execute "sleep 20" end
+      source.npy { x = "hf://datasets/owner/moving/plain.npy" }
+    ]], at, { processes = 2, options = { "--timeout", "5" } })
+    assert.is_true(result.status ~= 0)
+    assert.truthy(result.stderr:find("process 1 did not come to asking which commits revisions are", 1, true),
+      result.stderr)
+  end)
+
+  it("is refused where processes that read different things were told of different commits", function()
     fails({ "the file hf://datasets/owner/moving/plain.npy must be the same in every process; different from "
       .. "process 0: process 1" }, [[
-      shardrt.loader { source = source.npy { x = "hf://datasets/owner/moving/plain.npy" }, batch_size = 2 }
+      local mine = { "hf://datasets/owner/moving/plain.npy" }
+      if shardrt.process_index() == 1 then mine[2] = "hf://owner/net/plain.npy" end
+      local made = source.npy { x = mine[1], y = mine[2] }
+      shardrt.loader { source = source.npy { x = mine[1] }, batch_size = 2 }
     ]], at, { processes = 2 })
   end)
 
@@ -360,6 +422,26 @@ describe("http:// with headers", function()
     gives(is(5) .. is(1), ('read("%s/with/plain.npy", { %s }) read("%s/away/%s", { %s })'):format(hub.url, KEY, hub.url,
       ("datasets/owner/set/%s/plain.npy"):format(COMMIT):gsub("/", "%%2F"), KEY), {})
     fails({ "/with/plain.npy: ", "401: Who are you?" }, ('read "%s/with/plain.npy"'):format(hub.url), {})
+  end)
+
+  it("are each source's own, of files that lie beside each other, and those of a folder for all in it", function()
+    gives(is(5) .. is(6) .. "true\n", ([[
+      local function open(name, key)
+        return source.npy({ x = "%s/with/" .. name }, { headers = { ["X-Api-Key"] = key } })
+      end
+      local one, other = open("plain.npy", "key of the api"), open("second.npy", "second key of the api")
+      for _, s in ipairs { one, other } do
+        local x, sum = s:read(0, #s).x, 0
+        for i = 0, x.size - 1 do sum = sum + x.data[i] end
+        io.write(#s, " ", x.data[0], " ", sum, "\n")
+      end
+      local mds = source.mds("%s/with/mds/", { %s, fields = { number = "int64" } })
+      io.write(tostring(mds:read(#mds - 1, 1).number.size == 1), "\n")
+    ]]):format(hub.url, hub.url, KEY), {})
+    fails({ "/with/second.npy: ", "401: Who are you?" }, ([[
+      source.npy({ x = "%s/with/plain.npy" }, { %s })
+      read("%s/with/second.npy")
+    ]]):format(hub.url, KEY, hub.url), {})
   end)
 
   it("refuses what is none", function()

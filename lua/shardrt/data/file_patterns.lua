@@ -127,14 +127,34 @@ local function expand_one(caller, value)
   return expand_shards(value) or { value }
 end
 
-local function expand(caller, value)
-  value = path.check(caller, value, "data")
-  if value:find "[{%*%?%[]" and exists(value) then return { value } end -- it is called so
-  local paths = {}
-  for _, one in ipairs(braces(caller, value)) do
-    for _, name in ipairs(expand_one(caller, one)) do paths[#paths + 1] = name end
+-- What a recipe gave, checked, with braces taken apart; the second value: those that are called so, and no patterns.
+local function take_apart(caller, given)
+  local words, plain = {}, {}
+  for _, value in ipairs(given) do
+    value = path.check(caller, value, "data")
+    local is_plain = value:find "[{%*%?%[]" and exists(value)
+    for _, one in ipairs(is_plain and { value } or braces(caller, value)) do
+      words[#words + 1] = one
+      plain[#words] = is_plain
+    end
   end
-  return paths
+  return words, plain
+end
+
+--- Which commits the revisions of Hugging Face's addresses are, asked once in the job: other paths are passed over.
+---@param caller string # the call
+---@param paths string[] # in the same order in every process
+function file_patterns.share_revisions(caller, paths)
+  local n, texts = 0, ffi.new("const char *[?]", math.max(#paths, 1))
+  for _, one in ipairs(paths) do
+    if one:find "^[hH][fF]://" then
+      texts[n] = one
+      n = n + 1
+    end
+  end
+  if n == 0 then return end
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  path.check_code(caller, ffi.string(texts[0]), C.shardrt_revisions_share(current.job, n, texts))
 end
 
 --- Whether a path is a folder.
@@ -199,13 +219,14 @@ end
 ---@param given string|string[]
 ---@return string[]
 function file_patterns.expand(caller, given)
-  if type(given) ~= "table" then return expand(caller, given) end
-  local paths = {}
-  if not list.length(given) or #given == 0 then
+  local values, paths = type(given) == "table" and given or { given }, {}
+  if type(given) == "table" and (not list.length(given) or #given == 0) then
     fail("%s: it takes a path, a pattern or a list of these, not %s", caller, list.show(given))
   end
-  for _, value in ipairs(given) do
-    for _, one in ipairs(expand(caller, value)) do paths[#paths + 1] = one end
+  local words, plain = take_apart(caller, values)
+  file_patterns.share_revisions(caller, words)
+  for i, word in ipairs(words) do
+    for _, one in ipairs(plain[i] and { word } or expand_one(caller, word)) do paths[#paths + 1] = one end
   end
   return paths
 end

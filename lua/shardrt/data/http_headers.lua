@@ -8,15 +8,16 @@ fail.own()
 
 local http_headers = {}
 
--- What an address has in common with what lies beside and below it: "https://host/a/" of "https://host/a/b?c".
-local function folder_of(address)
+-- What headers that are given with an address are for: "https://host/a" of "https://host/a/", of "https://host/a?b" and
+-- of "https://host/a:/b", a dataset in a file. nil: it is no address of HTTP.
+local function place_of(address)
   if not address:find "^[hH][tT][tT][pP][sS]?://[^/?#]" then return nil end
   local plain = address:match "^[^?#]*"
-  return plain:match "^%a+://.*/[^/]*$" and plain:match "^(%a+://[^/]+.*/)[^/]*$" or plain .. "/"
+  return ((plain:match "^(%a+://[^/]+/.-):/" or plain):gsub("/+$", ""))
 end
 
---- Has requests for files send headers from now on: for all that lies in the folders of these addresses, and below.
---- Other paths are passed over.
+--- Has requests for files send headers from now on: for these addresses, and for what lies below those of folders. Of
+--- the same address the last ones count. Other paths are passed over.
 ---@param caller string # the call
 ---@param headers table<string, string>? # nil: nothing changes
 ---@param paths table<any, any> # its values that are texts
@@ -34,10 +35,10 @@ function http_headers.use(caller, headers, paths)
   end
   local texts = ffi.new("const char *[?]", #lines, lines)
   for _, one in pairs(paths) do
-    local folder = type(one) == "string" and folder_of(one)
-    if folder and not seen[folder] then
-      seen[folder] = true
-      local code = C.shardrt_http_headers(folder, #lines, texts)
+    local place = type(one) == "string" and place_of(one)
+    if place and not seen[place] then
+      seen[place] = true
+      local code = C.shardrt_http_headers(place, #lines, texts)
       if code < 0 then fail("%s, headers: %s", caller, fail.message(code)) end
     end
   end

@@ -140,7 +140,13 @@ return function(prefixes, o)
   end
   fail.keywords(CALLER .. ", options", o, KEYWORDS)
   local skips = bad_records.skips(CALLER, o.on_bad_record)
-  http_headers.use(CALLER, o.headers, names)
+  local files = {}
+  for _, name in ipairs(names) do
+    files[#files + 1] = name .. ".idx"
+    files[#files + 1] = name .. ".bin"
+  end
+  http_headers.use(CALLER, o.headers, files)
+  file_patterns.share_revisions(CALLER, names)
   local c, out = c_options(o), handle_out()
   local code = C.shardrt_source_megatron(#names, ffi.new("const char *[?]", #names, names),
     weights and ffi.new("double[?]", #names, weights), c, out)

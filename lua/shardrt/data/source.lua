@@ -138,11 +138,12 @@ local function open_fields(format, given, options)
   local cache, cache_bytes = file_patterns.cache(caller, options)
   http_headers.use(caller, options.headers, given)
   local skips = bad_records.skips(caller, options.on_bad_record)
-  local c_names, c_paths = texts(#names), texts(#names)
+  local c_names, c_paths, paths = texts(#names), texts(#names), {}
   for i, name in ipairs(names) do
-    c_names[i - 1] = name
-    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(caller, name), given[name], "." .. format)
+    paths[i] = path_of.check(('%s, field "%s"'):format(caller, name), given[name], "." .. format)
+    c_names[i - 1], c_paths[i - 1] = name, paths[i]
   end
+  file_patterns.share_revisions(caller, paths)
   local c_options = ffi.new("shardrt_source_options",
     { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
       verify = bad_records.verify(caller, options.verify) })

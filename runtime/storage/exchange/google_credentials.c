@@ -14,6 +14,7 @@
 #include "storage/exchange/percent.h"
 #include "storage/exchange/settings.h"
 #include "storage/exchange/signature.h"
+#include "storage/exchange/times.h"
 
 static const double METADATA_SECONDS = 1, TOKEN_SECONDS = 10;
 static const time_t EARLY = 225; /* seconds before they expire that new ones are asked for, */
@@ -85,7 +86,8 @@ static int take_token(const struct exchange_request *request, const struct excha
   struct refusal refusal;
   char *seconds = markup_member(answer->body, answer->bytes, "expires_in");
   out->token = markup_member(answer->body, answer->bytes, "access_token");
-  out->expires = time(NULL) + (seconds != NULL ? (time_t)strtol(seconds, NULL, 10) : HOUR);
+  const time_t now = time(NULL), until = seconds != NULL ? times_after(now, seconds) : 0;
+  out->expires = until != 0 ? until : now + HOUR;
   alloc_free(seconds);
   if (answer->status == 200 && out->token != NULL) return SHARDRT_OK;
   refusal_read(answer->status, &answer->refusal, answer->body, answer->bytes, &refusal);

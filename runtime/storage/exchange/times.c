@@ -1,6 +1,10 @@
 #include "storage/exchange/times.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+static const time_t LAST = 253402300799; /* 9999-12-31T23:59:59Z */
 
 time_t times_read(const char *text) {
   struct tm when = {0};
@@ -15,6 +19,15 @@ time_t times_read(const char *text) {
   when.tm_year -= 1900;
   when.tm_mon -= 1;
   return timegm(&when);
+}
+
+time_t times_after(time_t begin, const char *seconds) {
+  char *end = NULL;
+  errno = 0;
+  const long long after = strtoll(seconds, &end, 10);
+  if (end == seconds) return 0;
+  if (after <= 0) return begin;
+  return begin > LAST || after > LAST - begin ? LAST : begin + (time_t)after;
 }
 
 void times_show(time_t when, char out[TIMES_ROOM]) {

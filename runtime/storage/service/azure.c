@@ -1,8 +1,8 @@
 /* azure.c - Azure's Blob Storage (https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api).
  *
  * "az://container/blob", and abfs:// or abfss:// with the same behind it, or with
- * "container@account.dfs.core.windows.net" as Hadoop has it. Who one is, and where, stands where Azure's own tools
- * look:
+ * "container@account.dfs.core.windows.net" as Hadoop has it, or that of another of Azure's clouds. Who one is, and
+ * where, stands where Azure's own tools look:
  *
  * 1. AZURE_STORAGE_CONNECTION_STRING: AccountName, AccountKey, SharedAccessSignature, BlobEndpoint, EndpointSuffix;
  *    UseDevelopmentStorage=true is Azurite's account on this machine;
@@ -39,12 +39,19 @@
 
 enum { NAME = 64 }; /* containers have 3 to 63 characters, accounts up to 24 */
 
+#define SUFFIX "core.windows.net"
+
+/* Behind "account.dfs." in Azure's clouds; the last, with a zone before it, as in "z01.dfs.storage.azure.net". */
+static const char *const clouds[] = {SUFFIX, "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de",
+                                     "storage.azure.net"};
+
 /* ---- addresses -------------------------------------------------------------------------------------------------- */
 
 struct azure_address {
   char container[NAME];
-  char account[NAME]; /* empty: it does not say */
-  const char *blob;   /* in the address */
+  char account[NAME];  /* empty: it does not say */
+  char host[2 * NAME]; /* "account.blob.core.windows.net"; empty: it does not say */
+  const char *blob;    /* in the address */
 };
 
 static int refuse_address(const char *address) {
@@ -61,6 +68,33 @@ static int refuse_address(const char *address) {
   return code;
 }
 
+static int refuse_host(const char *address, const char *host) {
+  char *shown = url_shown(address);
+  const int code =
+      shown == NULL ? ALLOC_FAILED
+                    : error_set(SHARDRT_EINVAL,
+                                "%s: %s is no host of Azure's; behind the account stands .dfs. and core.windows.net, "
+                                "core.chinacloudapi.cn, core.usgovcloudapi.net, core.cloudapi.de or, after a zone, "
+                                "storage.azure.net (AZURE_STORAGE_CONNECTION_STRING names other servers)",
+                                shown, host);
+  alloc_free(shown);
+  return code;
+}
+
+/* The host of blobs of "account.dfs.SUFFIX" or "account.blob.SUFFIX"; false: it is no cloud's. */
+static bool read_host(const char *host, struct azure_address *out) {
+  const char *rest = host + strcspn(host, ".");
+  const char *service = strncmp(rest, ".z", 2) == 0 ? rest + 2 + strspn(rest + 2, "0123456789") : rest;
+  const size_t kind = strncmp(service, ".dfs.", 5) == 0 ? 5 : strncmp(service, ".blob.", 6) == 0 ? 6 : 0;
+  const size_t count = sizeof clouds / sizeof *clouds;
+  for (size_t i = service == rest ? 0 : count - 1; i < count && kind > 0; i++) {
+    if (strcmp(service + kind, clouds[i]) != 0) continue;
+    snprintf(out->host, sizeof out->host, "%.*s.blob.%s", (int)(service - host), host, clouds[i]);
+    return true;
+  }
+  return false;
+}
+
 static int parse_address(const char *address, struct azure_address *out) {
   static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-$";
   const char *name = strstr(address, "://") + 3;
@@ -71,8 +105,12 @@ static int parse_address(const char *address, struct azure_address *out) {
   if (length < all && (account == 0 || account >= NAME || strspn(name + length + 1, in_names) < account))
     return refuse_address(address);
   snprintf(out->container, sizeof out->container, "%.*s", (int)length, name);
-  if (length < all) snprintf(out->account, sizeof out->account, "%.*s", (int)account, name + length + 1);
-  return SHARDRT_OK;
+  if (length == all) return SHARDRT_OK;
+  snprintf(out->account, sizeof out->account, "%.*s", (int)account, name + length + 1);
+  if (length + 1 + account == all) return SHARDRT_OK;
+  char host[2 * NAME];
+  snprintf(host, sizeof host, "%.*s", (int)(all - length - 1), name + length + 1);
+  return read_host(host, out) ? SHARDRT_OK : refuse_host(address, host);
 }
 
 /* ---- who and where ---------------------------------------------------------------------------------------------- */
@@ -116,6 +154,19 @@ static void drop_slashes(char *text) {
   for (size_t n = text != NULL ? strlen(text) : 0; n > 0 && text[n - 1] == '/'; n--) text[n - 1] = '\0';
 }
 
+/* The account whose blobs an endpoint has: the beginning of a host of Azure's, or what stands in the path, as with
+ * Azurite; *out stays NULL where it does not say. */
+static int endpoint_account(const char *endpoint, char **out) {
+  const char *begin = endpoint != NULL ? strstr(endpoint, "://") : NULL;
+  if (begin == NULL) return SHARDRT_OK;
+  begin += 3;
+  const char *path = strchr(begin, '/');
+  if (path != NULL && path[1] != '\0') return copy_text(path + 1, strcspn(path + 1, "/"), out);
+  const size_t first = strcspn(begin, ".");
+  const bool is_account = strncmp(begin + first, ".blob.", 6) == 0 || strncmp(begin + first, ".z", 2) == 0;
+  return is_account ? copy_text(begin, first, out) : SHARDRT_OK;
+}
+
 static int read_developer(struct azure_place *out) {
   int code = copy_setting(DEVELOPER_ENDPOINT, &out->endpoint);
   if (code == SHARDRT_OK) code = copy_setting(DEVELOPER, &out->account);
@@ -129,7 +180,7 @@ static int make_endpoint(const char *text, struct azure_place *out) {
   if (code == SHARDRT_OK) code = connection_value(text, "EndpointSuffix", &suffix);
   if (code == SHARDRT_OK) {
     out->endpoint = alloc_text("%s://%s.blob.%s", protocol != NULL ? protocol : "https", out->account,
-                               suffix != NULL ? suffix : "core.windows.net");
+                               suffix != NULL ? suffix : SUFFIX);
     if (out->endpoint == NULL) code = ALLOC_FAILED;
   }
   alloc_free(protocol);
@@ -148,6 +199,7 @@ static int read_connection(const char *text, struct azure_place *out) {
   if (code == SHARDRT_OK) code = connection_value(text, "SharedAccessSignature", &out->sas);
   if (code == SHARDRT_OK) code = connection_value(text, "BlobEndpoint", &out->endpoint);
   drop_slashes(out->endpoint);
+  if (code == SHARDRT_OK && out->account == NULL) code = endpoint_account(out->endpoint, &out->account);
   return code == SHARDRT_OK && out->endpoint == NULL && out->account != NULL ? make_endpoint(text, out) : code;
 }
 
@@ -156,7 +208,14 @@ static const char *either(const char *first, const char *second) {
   return value != NULL ? value : settings_variable(second);
 }
 
-static int read_variables(const char *named, struct azure_place *out) {
+/* The endpoint of an account's blobs on `host`, which is empty where it is not said. */
+static int set_host(const char *host, const char *account, struct azure_place *out) {
+  out->endpoint = host[0] != '\0' ? alloc_text("https://%s", host) : alloc_text("https://%s.blob." SUFFIX, account);
+  return out->endpoint != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+/* `named`: the account of the address, NULL: it names none; `host`: where its blobs are, empty: it does not say. */
+static int read_variables(const char *named, const char *host, struct azure_place *out) {
   const char *account = named != NULL ? named : either("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME");
   const char *endpoint = settings_variable("AZURE_STORAGE_SERVICE_ENDPOINT");
   int code = copy_setting(account, &out->account);
@@ -164,19 +223,32 @@ static int read_variables(const char *named, struct azure_place *out) {
   if (code == SHARDRT_OK) code = copy_setting(settings_variable("AZURE_STORAGE_SAS_TOKEN"), &out->sas);
   if (code == SHARDRT_OK) code = copy_setting(endpoint, &out->endpoint);
   drop_slashes(out->endpoint);
-  return code == SHARDRT_OK && endpoint == NULL && account != NULL ? make_endpoint(NULL, out) : code;
+  return code == SHARDRT_OK && endpoint == NULL && account != NULL ? set_host(host, account, out) : code;
 }
 
-/* Credentials are of one account: an address that names another one goes there without them. */
-static int find_place(const char *address, const char *named, struct azure_place *out) {
-  const char *connection = settings_variable("AZURE_STORAGE_CONNECTION_STRING");
+/* Whether an endpoint of Azure's is of another cloud than a host; others, which somebody has named, may be of any. */
+static bool is_elsewhere(const char *endpoint, const char *host) {
+  const char *begin = endpoint != NULL ? strstr(endpoint, "://") : NULL;
+  struct azure_address at = {0};
+  return begin != NULL && host[0] != '\0' && read_host(begin + 3, &at) && strcmp(at.host, host) != 0;
+}
+
+/* Credentials are of one account: an address that names another one, or one of another cloud, goes there without them.
+ */
+static int find_place(const char *address, const struct azure_address *parsed, struct azure_place *out) {
+  const char *connection = settings_variable("AZURE_STORAGE_CONNECTION_STRING"), *host = parsed->host;
+  const char *named = parsed->account[0] != '\0' ? parsed->account : NULL;
+  const char *variable = either("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME");
   *out = (struct azure_place){0};
-  int code = connection != NULL ? read_connection(connection, out) : read_variables(NULL, out);
-  if (code == SHARDRT_OK && named != NULL && (out->account == NULL || strcmp(out->account, named) != 0)) {
-    const bool is_other = out->account != NULL;
+  int code = connection != NULL ? read_connection(connection, out)
+                                : read_variables(variable != NULL ? variable : named, host, out);
+  if (code == SHARDRT_OK && out->endpoint == NULL && host[0] != '\0') code = set_host(host, named, out);
+  const bool is_other = named != NULL && ((out->account != NULL && strcmp(out->account, named) != 0) ||
+                                          (connection != NULL && is_elsewhere(out->endpoint, host)));
+  if (code == SHARDRT_OK && is_other) {
     free_place(out);
-    code = is_other ? copy_setting(named, &out->account) : read_variables(named, out);
-    if (code == SHARDRT_OK && is_other) code = make_endpoint(NULL, out);
+    code = copy_setting(named, &out->account);
+    if (code == SHARDRT_OK) code = set_host(host, named, out);
   }
   if (code != SHARDRT_OK || out->endpoint != NULL) return code;
   char *shown = url_shown(address);
@@ -287,7 +359,7 @@ static int azure_request(const struct service_call *call, struct service_request
   if (code == SHARDRT_OK && call->query == NULL && address.blob[0] == '\0')
     code = error_set(SHARDRT_EINVAL, "%s: it names a container, and no blob in it", call->address);
   if (code == SHARDRT_OK && address.blob[0] != '\0') code = s3_check_key(call->address, address.blob);
-  if (code == SHARDRT_OK) code = find_place(call->address, address.account[0] != '\0' ? address.account : NULL, &place);
+  if (code == SHARDRT_OK) code = find_place(call->address, &address, &place);
   if (code == SHARDRT_OK) {
     char *blob = percent_encoded(address.blob, "/");
     char *key = blob != NULL ? alloc_text("%s%s%s", address.container, blob[0] != '\0' ? "/" : "", blob) : NULL;
@@ -347,8 +419,7 @@ static const char *azure_advice(const char *address, const struct refusal *refus
   struct azure_address parsed;
   struct azure_place place = {0};
   const char *advice = "";
-  if (parse_address(address, &parsed) == SHARDRT_OK &&
-      find_place(address, parsed.account[0] != '\0' ? parsed.account : NULL, &place) == SHARDRT_OK)
+  if (parse_address(address, &parsed) == SHARDRT_OK && find_place(address, &parsed, &place) == SHARDRT_OK)
     advice = advise(&place, refusal, room, bytes);
   free_place(&place);
   return advice;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "storage/exchange/percent.h"
 #include "storage/exchange/times.h"
 #include "storage/local/url.h"
@@ -16,37 +17,45 @@
 
 /* ---- headers of recipes ----------------------------------------------------------------------------------------- */
 
-/* Those of all addresses that begin so; the longest counts. */
+enum { BUCKETS = 4096 };
+
+/* Those of an address, and of what lies below it. */
 struct given_headers {
-  char *prefix;
+  char *address;
   char *lines[SERVICE_HEADERS]; /* NULL: no more */
   struct given_headers *next;
 };
 
 static struct {
   pthread_mutex_t lock;
-  struct given_headers *first;
+  bool any;
+  struct given_headers *buckets[BUCKETS]; /* by the address's hash */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct given_headers **bucket_of(const char *address, size_t length) {
+  return &process.buckets[hash_bytes(0, address, length) % BUCKETS];
+}
 
 static void free_given(struct given_headers *self) {
   if (self == NULL) return;
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) alloc_free(self->lines[i]);
-  alloc_free(self->prefix);
+  alloc_free(self->address);
   alloc_free(self);
 }
 
-/* Takes the place of what was given for the same prefix. */
+/* Takes the place of what was given for the same address. */
 static void enter(struct given_headers *made) {
-  struct given_headers *old = NULL;
+  struct given_headers *old = NULL, **bucket = bucket_of(made->address, strlen(made->address));
   pthread_mutex_lock(&process.lock);
-  for (struct given_headers **at = &process.first; *at != NULL; at = &(*at)->next) {
-    if (strcmp((*at)->prefix, made->prefix) != 0) continue;
+  for (struct given_headers **at = bucket; *at != NULL; at = &(*at)->next) {
+    if (strcmp((*at)->address, made->address) != 0) continue;
     old = *at;
     *at = old->next;
     break;
   }
-  made->next = process.first;
-  process.first = made;
+  made->next = *bucket;
+  *bucket = made;
+  process.any = true;
   pthread_mutex_unlock(&process.lock);
   free_given(old);
 }
@@ -67,7 +76,7 @@ static int check_line(const char *line) {
   return SHARDRT_OK;
 }
 
-int shardrt_http_headers(const char *prefix, int32_t n, const char *const *lines) {
+int shardrt_http_headers(const char *address, int32_t n, const char *const *lines) {
   if (n < 0 || n > SERVICE_HEADERS)
     return error_set(SHARDRT_EINVAL, "%d headers; at most %d can be sent", (int)n, SERVICE_HEADERS);
   for (int32_t i = 0; i < n; i++) {
@@ -76,8 +85,8 @@ int shardrt_http_headers(const char *prefix, int32_t n, const char *const *lines
   }
   struct given_headers *made = alloc_zeros(1, sizeof *made);
   bool whole = made != NULL;
-  if (whole) made->prefix = alloc_text("%s", prefix);
-  whole = whole && made->prefix != NULL;
+  if (whole) made->address = alloc_text("%s", address);
+  whole = whole && made->address != NULL;
   for (int32_t i = 0; i < n && whole; i++) {
     made->lines[i] = alloc_text("%s", lines[i]);
     whole = made->lines[i] != NULL;
@@ -89,14 +98,25 @@ int shardrt_http_headers(const char *prefix, int32_t n, const char *const *lines
   return whole ? SHARDRT_OK : ALLOC_FAILED;
 }
 
+/* What was given for the first `length` bytes of an address; NULL: nothing. Locked. */
+static const struct given_headers *find_given(const char *address, size_t length) {
+  const struct given_headers *at = *bucket_of(address, length);
+  while (at != NULL && (strncmp(at->address, address, length) != 0 || at->address[length] != '\0')) at = at->next;
+  return at;
+}
+
+static size_t origin_length(const char *url) {
+  const char *host = strstr(url, "://");
+  return host != NULL ? (size_t)(host + 3 - url) + strcspn(host + 3, "/?#") : strlen(url);
+}
+
 static int add_given(const char *address, struct service_request *out) {
+  const size_t least = origin_length(address);
   const struct given_headers *best = NULL;
   int code = SHARDRT_OK;
   pthread_mutex_lock(&process.lock);
-  for (const struct given_headers *at = process.first; at != NULL; at = at->next) {
-    const size_t length = strlen(at->prefix);
-    if (strncmp(address, at->prefix, length) == 0 && (best == NULL || length > strlen(best->prefix))) best = at;
-  }
+  for (size_t length = strcspn(address, "?#"); process.any && best == NULL && length >= least; length--)
+    if (strchr("/?#", address[length]) != NULL) best = find_given(address, length);
   for (int32_t i = 0; best != NULL && i < SERVICE_HEADERS && best->lines[i] != NULL && code == SHARDRT_OK; i++) {
     out->headers[i] = alloc_text("%s", best->lines[i]);
     out->confined = true;
@@ -114,11 +134,6 @@ static int http_request(const struct service_call *call, struct service_request 
   out->url = query != NULL ? alloc_text("%s%s%s", address, strchr(address, '?') != NULL ? "&" : "?", query)
                            : alloc_text("%s", address);
   return out->url != NULL ? add_given(address, out) : ALLOC_FAILED;
-}
-
-static size_t origin_length(const char *url) {
-  const char *host = strstr(url, "://");
-  return host != NULL ? (size_t)(host + 3 - url) + strcspn(host + 3, "/?#") : strlen(url);
 }
 
 bool service_same_origin(const char *a, const char *b) {
@@ -145,7 +160,7 @@ static char *parameter(const char *address, const char *name) {
 static time_t signed_until(const char *address, const char *date_name, const char *seconds_name) {
   char *date = parameter(address, date_name), *seconds = parameter(address, seconds_name);
   const time_t begin = date != NULL ? times_read(date) : 0;
-  const time_t until = begin != 0 && seconds != NULL ? begin + (time_t)strtol(seconds, NULL, 10) : 0;
+  const time_t until = begin != 0 && seconds != NULL ? times_after(begin, seconds) : 0;
   alloc_free(date);
   alloc_free(seconds);
   return until;
@@ -158,7 +173,7 @@ static time_t link_ends(const char *address) {
   if (until != 0) return until;
   char *azure = parameter(address, "se"), *plain = parameter(address, "Expires");
   if (azure != NULL) until = times_read(azure);
-  if (until == 0 && plain != NULL && strspn(plain, "0123456789") == strlen(plain)) until = strtoll(plain, NULL, 10);
+  if (until == 0 && plain != NULL && strspn(plain, "0123456789") == strlen(plain)) until = times_after(0, plain);
   alloc_free(azure);
   alloc_free(plain);
   return until;

@@ -1,12 +1,15 @@
 /* hub.c - Hugging Face (https://huggingface.co/docs/hub/api), at HF_ENDPOINT where that is set.
  *
  * "hf://datasets/OWNER/NAME@revision/path", "hf://spaces/…", and "hf://OWNER/NAME/path" of a model. A revision is a
- * branch, a tag or a commit, in which "/" is written "%2F"; without one it is "main". This process asks once which
+ * branch, a tag or a commit, in which "/" is written "%2F", but in those of Hugging Face's own, "refs/convert/NAME" and
+ * "refs/pr/NUMBER", as its HfFileSystem has it; without one it is "main". This process asks once which
  * commit a revision is, and reads that one from then on, whatever is pushed meanwhile.
  *
  * Who one is stands where Hugging Face's own tools look: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, else the file HF_TOKEN_PATH,
  * $HF_HOME/token or ~/.cache/huggingface/token, unless HF_HUB_DISABLE_IMPLICIT_TOKEN is set. Files lie on other hosts,
  * to which the server sends on; libcurl does not take the token along. */
+#include "storage/service/hub.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,7 +27,7 @@
 #include "storage/service/s3.h"
 #include "storage/service/services.h"
 
-enum { KIND = 16, REPOSITORY = 256, COMMIT = 40, TRIES = 4 };
+enum { KIND = 16, REPOSITORY = 256, COMMIT = HUB_COMMIT, TRIES = 4 };
 
 /* ---- addresses -------------------------------------------------------------------------------------------------- */
 
@@ -47,6 +50,18 @@ static int refuse_address(const char *address) {
   return code;
 }
 
+/* How long the revision is with which a text begins. */
+static size_t revision_length(const char *text) {
+  static const char in_words[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  static const struct { const char *begin, *then; } own[] = {{"refs/convert/", in_words}, {"refs/pr/", "0123456789"}};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+    const size_t length = strlen(own[i].begin);
+    const size_t then = strncmp(text, own[i].begin, length) == 0 ? strspn(text + length, own[i].then) : 0;
+    if (then > 0 && strchr("/", text[length + then]) != NULL) return length + then;
+  }
+  return strcspn(text, "/");
+}
+
 static int parse_address(const char *address, struct hub_address *out) {
   static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
   static const char *const kinds[] = {"datasets", "spaces", "models"};
@@ -65,7 +80,7 @@ static int parse_address(const char *address, struct hub_address *out) {
   snprintf(out->repository, sizeof out->repository, "%.*s", (int)all, at);
   at += all;
   if (*at == '@') {
-    const size_t length = strcspn(at + 1, "/");
+    const size_t length = revision_length(at + 1);
     if (length == 0 || length >= REPOSITORY) return refuse_address(address);
     snprintf(out->revision, sizeof out->revision, "%.*s", (int)length, at + 1);
     percent_decode(out->revision, false);
@@ -217,6 +232,17 @@ static int ask_commit(const char *address, const struct hub_address *parsed, con
   return code;
 }
 
+static char *revision_text(const struct hub_address *parsed) {
+  return alloc_text("%s/%s@%s", parsed->kind, parsed->repository, parsed->revision);
+}
+
+/* NULL: it is not known yet. Under the lock. */
+static const struct pin *find_pin(const char *revision) {
+  for (int64_t i = 0; i < pins.count; i++)
+    if (strcmp(pins.list[i].revision, revision) == 0) return &pins.list[i];
+  return NULL;
+}
+
 /* Under the lock. Others that want the same wait for the answer. */
 static int find_commit(const char *address, const struct hub_address *parsed, const char *header,
                        char out[COMMIT + 1]) {
@@ -224,17 +250,61 @@ static int find_commit(const char *address, const struct hub_address *parsed, co
     snprintf(out, COMMIT + 1, "%s", parsed->revision);
     return SHARDRT_OK;
   }
-  char *revision = alloc_text("%s/%s@%s", parsed->kind, parsed->repository, parsed->revision);
+  char *revision = revision_text(parsed);
   if (revision == NULL) return ALLOC_FAILED;
-  for (int64_t i = 0; i < pins.count; i++) {
-    if (strcmp(pins.list[i].revision, revision) != 0) continue;
-    snprintf(out, COMMIT + 1, "%s", pins.list[i].commit);
+  const struct pin *known = find_pin(revision);
+  if (known != NULL) {
+    snprintf(out, COMMIT + 1, "%s", known->commit);
     alloc_free(revision);
     return SHARDRT_OK;
   }
   int code = ask_commit(address, parsed, header, out);
   if (code == SHARDRT_OK) return note_pin(revision, out);
   alloc_free(revision);
+  return code;
+}
+
+/* *header: owned. */
+static int commit_of(const char *address, const struct hub_address *parsed, char **header, char out[COMMIT + 1]) {
+  int code = make_header(header);
+  if (code != SHARDRT_OK) return code;
+  pthread_mutex_lock(&pins.lock);
+  code = find_commit(address, parsed, *header, out);
+  pthread_mutex_unlock(&pins.lock);
+  return code;
+}
+
+/* ---- of the job ------------------------------------------------------------------------------------------------- */
+
+int hub_revision(const char *address, char **out) {
+  struct hub_address parsed;
+  *out = NULL;
+  if (service_of(address) != &service_hub) return SHARDRT_OK;
+  int code = parse_address(address, &parsed);
+  if (code != SHARDRT_OK || is_commit(parsed.revision)) return code;
+  *out = revision_text(&parsed);
+  return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+int hub_commit(const char *address, char out[COMMIT + 1]) {
+  struct hub_address parsed;
+  char *header = NULL;
+  int code = parse_address(address, &parsed);
+  if (code == SHARDRT_OK) code = commit_of(address, &parsed, &header, out);
+  alloc_free(header);
+  return code;
+}
+
+int hub_pin(const char *address, const char *commit) {
+  char *revision = NULL;
+  int code = is_commit(commit) ? hub_revision(address, &revision)
+                               : error_set(SHARDRT_EINVAL, "%s: \"%s\" is no commit", address, commit);
+  if (revision == NULL) return code;
+  pthread_mutex_lock(&pins.lock);
+  const bool is_known = find_pin(revision) != NULL;
+  code = is_known ? SHARDRT_OK : note_pin(revision, commit);
+  pthread_mutex_unlock(&pins.lock);
+  if (is_known) alloc_free(revision);
   return code;
 }
 
@@ -264,11 +334,7 @@ static int hub_request(const struct service_call *call, struct service_request *
     code = error_set(SHARDRT_EINVAL, "%s: it names a repository, and no file in it", call->address);
   if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, parsed.path);
   if (code != SHARDRT_OK) return code;
-  code = make_header(&out->headers[0]);
-  if (code != SHARDRT_OK) return code;
-  pthread_mutex_lock(&pins.lock);
-  code = find_commit(call->address, &parsed, out->headers[0], commit);
-  pthread_mutex_unlock(&pins.lock);
+  code = commit_of(call->address, &parsed, &out->headers[0], commit);
   if (code != SHARDRT_OK) return code;
   out->follows = true;
   out->url = url_of(&parsed, commit, call->query);

@@ -70,6 +70,24 @@ int listing_add(shardrt_listing *self, char *address, int64_t bytes) {
   return is_wanted ? listing_refuse(self->prefix, "has an object of a negative length") : SHARDRT_OK;
 }
 
+/* One of the places where pages began: that of page 1, 2, 4, 8, … in turn. A listing that comes back to where it was
+ * comes back to it (R. P. Brent: An improved Monte Carlo factorization algorithm, BIT 20, 1980). */
+struct mark {
+  char *place; /* NULL: none; owned */
+  int64_t pages, until;
+};
+
+static int check_place(struct mark *mark, const char *place, const char *shown) {
+  if (mark->place != NULL && strcmp(mark->place, place) == 0)
+    return listing_refuse(shown, "goes on where it is, or was before, without end");
+  if (++mark->pages < mark->until) return SHARDRT_OK;
+  alloc_free(mark->place);
+  mark->place = alloc_text("%s", place);
+  mark->pages = 0;
+  mark->until = mark->until > 0 ? 2 * mark->until : 1;
+  return mark->place != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
 /* A page, and where the next one begins. `asked`: the address that is asked for it. */
 static int take_page(shardrt_listing *self, const struct service_lists *lists, const char *asked, const char *root,
                      const char *prefix, bool deep, const char *shown, char **next) {
@@ -81,8 +99,6 @@ static int take_page(shardrt_listing *self, const struct service_lists *lists, c
           ? ask_server(&(struct ask){.method = "GET", .address = asked, .query = query, .may_miss = true}, &answer)
           : ALLOC_FAILED;
   if (code == SHARDRT_OK && answer.status < 300) code = lists->take(self, root, shown, &answer, next);
-  if (code == SHARDRT_OK && from != NULL && *next != NULL && strcmp(from, *next) == 0)
-    code = listing_refuse(shown, "goes on where it is, without end");
   alloc_free(from);
   alloc_free(query);
   exchange_free(&answer);
@@ -99,12 +115,15 @@ static int fill_listing(shardrt_listing *self, const struct service_lists *lists
   const size_t folder = slash != NULL ? (size_t)(slash + 1 - prefix) : root;
   char *asked = alloc_text("%.*s", (int)(lists->by_folder ? folder : root), prefix), *next = NULL;
   char *place = alloc_text("%.*s", (int)root, prefix);
+  struct mark mark = {0};
   int code = asked != NULL && place != NULL ? SHARDRT_OK : ALLOC_FAILED;
   do {
     if (code == SHARDRT_OK) code = take_page(self, lists, asked, place, prefix + root, deep, shown, &next);
+    if (code == SHARDRT_OK && next != NULL) code = check_place(&mark, next, shown);
   } while (code == SHARDRT_OK && next != NULL);
   alloc_free(asked);
   alloc_free(place);
+  alloc_free(mark.place);
   alloc_free(next);
   return code;
 }

@@ -82,6 +82,7 @@ static const struct {
     {{"GOOGLE_APPLICATION_CREDENTIALS", NULL}},
     {{"BOTO_CONFIG", NULL}, {"NO_GCE_CHECK", "true"}},
     {{"HF_TOKEN_PATH", NULL}, {"AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=a2V5"}},
+    {{"AZURE_STORAGE_CONNECTION_STRING", "BlobEndpoint=https://a.blob.core.windows.net/;SharedAccessSignature=sig=b"}},
 };
 
 static void choose_way(size_t way, const char *path) {
@@ -110,6 +111,8 @@ static const char *const servers[][2] = {
     {"gs://bucket/web/part ", "gs://in.bucket/"},
     {"az://container/web/part ", "az://container/"},
     {"hf://datasets/org/name/web/", "hf://datasets/org/name@main/"},
+    {"abfss://container@a.dfs.core.chinacloudapi.cn/web/part ", "abfss://container@b.z01.dfs.storage.azure.net/"},
+    {"hf://datasets/org/name@refs/convert/parquet/web/", "hf://datasets/org/name@refs/pr/7/"},
 };
 
 void fuzz_service(const uint8_t *data, size_t size) {

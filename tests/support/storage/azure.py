@@ -3,7 +3,8 @@
 FOLDER/CONTAINER/BLOB is a blob of the account "corpus", which stands in the path, as with Azurite. Requests have a SAS,
 whose signature and end are looked at (sv, se, sp, sr=c), or are signed with the account's key; the signature is computed
 here from what came. Those of the container "public" may have neither. Listings have PAGE blobs a page; that of "cut"
-ends in the middle, "folders" has a directory among its blobs.
+ends in the middle, "folders" has a directory among its blobs, and that of "circle" goes on at one of two places, in
+turn. It is also a proxy that lets nobody through, and logs who was asked for.
 
 Blobs are written whole, or by blocks (https://learn.microsoft.com/rest/api/storageservices/put-block-list): those of a
 blob have names of one length, and whoever commits a list throws all others away that were not committed. Bodies must
@@ -44,6 +45,10 @@ def note_blocks():
 class Azure(Handler):
     def is_cut_off(self):
         return "/resets/" in self.path and "blockid=" in self.path and self.is_first(self.path)
+
+    def do_CONNECT(self):
+        self.close_connection = True
+        return self.answer(403)
 
     def check_key(self, path, query):
         words = self.headers["Authorization"]
@@ -157,7 +162,7 @@ class Azure(Handler):
 
     def listing(self, container, folder, query):
         prefix, after = query.get("prefix", ""), query.get("marker", "")
-        keys = [k for k in keys_of(folder) if k.startswith(prefix) and k >= after]
+        keys = [k for k in keys_of(folder) if k.startswith(prefix) and (k >= after or container == "circle")]
         if query.get("delimiter"):
             keys = [k for k in keys if "/" not in k[len(prefix) :]]
         body = f'\ufeff<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="{container}"><Blobs>'
@@ -169,6 +174,8 @@ class Azure(Handler):
             body += f"<Blob><Name>{escape(key)}</Name><Properties><Content-Length>{size}</Content-Length>"
             body += "<BlobType>BlockBlob</BlobType></Properties></Blob>"
         body += "</Blobs>"
+        if container == "circle":
+            keys[PAGE] = "here" if after == "there" else "there"
         body += f"<NextMarker>{escape(keys[PAGE])}</NextMarker>" if len(keys) > PAGE else "<NextMarker />"
         body = (body + "</EnumerationResults>").encode()
         return self.answer(200, body[: len(body) // 2] if container == "cut" else body)

@@ -2,7 +2,8 @@
 
 FOLDER/BUCKET/KEY is an object. Requests have one of TOKENS, or a signature of a key of HMAC, which is computed here from
 what came; those of the bucket "public" may have neither. Tokens are given by /token (for a user's refresh token, or a
-service account's statement, whose signature `openssl` checks by WORK/public.pem) and by /computeMetadata/…, where the
+service account's statement, whose signature `openssl` checks by WORK/public.pem; that one holds for longer than anybody
+can count) and by /computeMetadata/…, where the
 first one is "short lived": it holds for one request of an object. Listings have PAGE objects a page; that of the bucket
 "cut" ends in the middle. Of "late" the clock is another one.
 
@@ -48,7 +49,7 @@ class Google(Multipart, Handler):
         said = json.loads(unpadded(claims))
         is_right = checked.returncode == 0 and json.loads(unpadded(head))["alg"] == "RS256"
         if is_right and said["iss"] == "trainer@project" and said["exp"] - said["iat"] == 3600:
-            return self.json({"access_token": "ya29.account", "expires_in": 3599})
+            return self.json({"access_token": "ya29.account", "expires_in": 2**63 - 1})
         return self.json({"error": "invalid_grant", "error_description": "Invalid JWT Signature."}, 400)
 
     def check_signature(self, words):
