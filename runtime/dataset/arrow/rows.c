@@ -94,6 +94,10 @@ static int get_piece(const struct arrow *self, int32_t field, int64_t batch, str
 
 int64_t arrow_batch_of(const struct arrow *self, int64_t row) {
   const struct arrow_batch *batches = self->contents.batches;
+  const int64_t each = batches[1].first; /* rows of the first, as most often of all but the last */
+  const int64_t likely = each > 0 ? row / each : self->contents.nbatches;
+  if (likely < self->contents.nbatches && row >= batches[likely].first && row < batches[likely + 1].first)
+    return likely;
   return search_part(&batches->first, sizeof *batches, self->contents.nbatches, row);
 }
 
@@ -153,19 +157,57 @@ static bool is_plain(const struct arrow *self, int32_t field, size_t bytes) {
          self->fields[field].column.kind == COLUMN_SAME && self->fields[field].column.nulls != COLUMN_NULL_TELL;
 }
 
-/* Asks for the values of the first samples, of a plain field of a mapped file, if these are scattered: of how many. */
-static int64_t fetch_rows(const struct arrow *self, int32_t field, const int64_t *samples, int64_t n) {
-  const size_t each = self->contents.schema.leaves[self->fields[field].leaf].width;
-  int64_t i = 0;
-  if (n > CACHE_FETCH_MANY) n = CACHE_FETCH_MANY;
-  if (self->file.map.remote != NULL || self->is_packed) return n;
-  for (; i + 1 < n && samples[i + 1] != samples[i] + 1; i++) {
-    const int64_t batch = arrow_batch_of(self, samples[i]);
-    const struct arrow_buffer *values = &self->contents.buffers[arrow_part_of(self, batch, field)->buffer + 1];
-    const size_t at = (size_t)(samples[i] - self->contents.batches[batch].first) * each;
-    if (at < values->bytes) cache_fetch_one(self->file.map.data + values->offset + at);
+/* Whether another one follows a sample, so that both are copied at once. */
+static bool is_followed(const int64_t *samples, int64_t n, int64_t i) {
+  return i + 1 < n && samples[i + 1] == samples[i] + 1;
+}
+
+/* Where a row's value lies in a file that is mapped, of a plain field of which its record batch has no null; false: it
+ * has some, or fewer values. */
+static bool find_value(const struct arrow *self, int32_t field, int64_t row, size_t bytes, size_t *at) {
+  const int64_t batch = arrow_batch_of(self, row);
+  const struct arrow_batch *of = &self->contents.batches[batch];
+  const struct arrow_part *part = arrow_part_of(self, batch, field);
+  const struct arrow_buffer *valid = &self->contents.buffers[part->buffer], *values = valid + 1;
+  const size_t before = (size_t)(row - of->first) * bytes;
+  *at = values->offset + before;
+  return part->items >= of[1].first - of->first && valid->bytes == 0 && before <= values->bytes &&
+         bytes <= values->bytes - before;
+}
+
+#define COPY_VALUE(width)                                                                                              \
+  case width:                                                                                                          \
+    memcpy(dst, from, width);                                                                                          \
+    break
+static void copy_value(uint8_t *dst, const uint8_t *from, size_t bytes) {
+  switch (bytes) {
+    COPY_VALUE(1);
+    COPY_VALUE(2);
+    COPY_VALUE(4);
+    COPY_VALUE(8);
+  default:
+    memcpy(dst, from, bytes);
   }
-  return i + 1;
+}
+
+/* Scattered rows of a plain field of a file that is mapped: *count of them, up to one that another follows. All are
+ * asked for before the first is copied. */
+static int copy_mapped(const struct arrow *self, int32_t field, const int64_t *samples, int64_t n, size_t each,
+                       struct reader *reader, uint8_t *dst, int64_t *count) {
+  size_t places[CACHE_FETCH_MANY];
+  int64_t found = 0;
+  int code = SHARDRT_OK;
+  for (; found < n && found < CACHE_FETCH_MANY && !is_followed(samples, n, found); found++) {
+    if (!find_value(self, field, samples[found], each, &places[found])) break;
+    if (places[found] < self->file.bytes) cache_fetch_one(self->file.map.data + places[found]);
+  }
+  for (int64_t i = 0; i < found && code == SHARDRT_OK; i++) {
+    const uint8_t *from;
+    code = stored_get(&self->file, places[i], each, reader, &from);
+    if (code == SHARDRT_OK) copy_value(dst + (size_t)i * each, from, each);
+  }
+  *count = found;
+  return code;
 }
 
 /* Scattered rows of a plain field that are in the same record batch as the first one, which has no nulls: *count of
@@ -183,7 +225,7 @@ static int pick_rows(const struct arrow *self, int32_t field, const int64_t *sam
   for (int64_t i = 0; i < n && (uint64_t)(samples[i] - first) < (uint64_t)rows; i++) {
     const struct reader_mark mark = reader_mark(reader);
     const uint8_t *from;
-    if (i + 1 < n && samples[i + 1] == samples[i] + 1) return SHARDRT_OK;
+    if (is_followed(samples, n, i)) return SHARDRT_OK;
     code = arrow_piece_get(&piece, 1, (size_t)(samples[i] - first) * each, each, reader, &from);
     if (code != SHARDRT_OK) return code;
     memcpy(dst + (size_t)i * each, from, each);
@@ -204,20 +246,23 @@ int arrow_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   const struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
   if (runs.box_bytes == 0) return SHARDRT_OK;
   const bool picks = runs.box_bytes == runs.sample_bytes && is_plain(self, field, runs.box_bytes);
-  int64_t run, fetched = 0;
+  const bool is_mapped = self->file.map.remote == NULL && self->file.restart == NULL && !self->is_packed;
+  int64_t run;
   for (int64_t i = 0; i < n; i += run) {
+    uint8_t *to = (uint8_t *)dst + (size_t)i * runs.box_bytes;
+    int code = SHARDRT_OK;
     run = 0;
-    if (picks && i >= fetched) fetched = i + fetch_rows(self, field, samples + i, n - i);
-    int code =
-        picks ? pick_rows(self, field, samples + i, n - i, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes, &run)
-              : SHARDRT_OK;
+    if (picks && is_mapped)
+      code = copy_mapped(self, field, samples + i, n - i, runs.box_bytes, reader, to, &run);
+    else if (picks)
+      code = pick_rows(self, field, samples + i, n - i, reader, to, &run);
     if (code != SHARDRT_OK) return code;
     if (run > 0) continue;
     const int64_t batch = arrow_batch_of(self, samples[i]), end = self->contents.batches[batch + 1].first;
     const struct reader_mark mark = reader_mark(reader);
     run = 1;
     while (!of->has_list && i + run < n && samples[i + run] == samples[i] + run && samples[i] + run < end) run++;
-    code = gather_rows(self, field, batch, samples[i], run, &runs, reader, (uint8_t *)dst + (size_t)i * runs.box_bytes);
+    code = gather_rows(self, field, batch, samples[i], run, &runs, reader, to);
     reader_release(reader, mark);
     if (code != SHARDRT_OK) return code;
   }
