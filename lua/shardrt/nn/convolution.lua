@@ -5,6 +5,8 @@ local concatenate = require "shardrt.ops.concatenate"
 local along_axis = require "shardrt.ops.along_axis"
 local dispatch = require "shardrt.ops.dispatch"
 local einsum = require "shardrt.ops.einsum"
+local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
@@ -27,6 +29,9 @@ fail.own()
 ---@class shardrt.convolution.words
 local words = {}
 local convolution = { words = words }
+
+local f = expression.f
+local MOST_AT_ONCE = 25 -- arrays of which a program takes the largest
 
 local POOL = { strides = true, padding = true, layout = true }
 local CONV = { strides = true, padding = true, layout = true, dilation = true }
@@ -159,6 +164,32 @@ function words.conv(x, kernel, options)
   return is_first and reshape.words.transpose(out, TO_SECOND) or out
 end
 
+-- The largest of arrays, element by element. The first of those that are the largest gets the gradient.
+local function first_largest(caller, parts)
+  local root, still = expression.input(1), {}
+  for k, part in ipairs(parts) do
+    still[k] = dispatch.stop_gradient(part)
+    if k > 1 then root = f.MAXIMUM(root, expression.input(k)) end
+  end
+  local largest = elementwise.run(caller, still, root, parts[1].dtype)
+  local at, dim_axes = common_mesh.of_one(caller, largest)
+  local out = dispatch.alias(caller, largest, at, dim_axes, largest.shape)
+  return dispatch.done(caller, out, parts, function(dy)
+    local grads, count, before = {}, #parts, nil
+    local inputs = list.copy(parts)
+    inputs[count + 1], inputs[count + 2] = out, dy
+    for k = 1, count do
+      local part = expression.input(k)
+      local is_largest = f.LOGICAL_OR(f.EQ(part, expression.input(count + 1)), f.NE(part, part))
+      local takes = before and f.LOGICAL_AND(is_largest, f.LOGICAL_NOT(before)) or is_largest
+      before = before and f.LOGICAL_OR(before, is_largest) or is_largest
+      local node = f.SELECT(takes, expression.input(count + 2), 0)
+      grads[k] = elementwise.run("the gradient of " .. caller, inputs, node, parts[1].dtype)
+    end
+    return grads
+  end)
+end
+
 --- The largest in each window of pictures, as flax.linen.max_pool: windows follow each other by strides of 1, if no
 --- others are named. Where several are the largest, the first one gets the gradient.
 ---@param x shardrt.Operand # {N, rows, columns, C}
@@ -177,7 +208,9 @@ function words.max_pool(x, window, options)
   local parts = windows_of(caller, x, pair_of(caller, "the window", window), pair_of(caller, "strides", o.strides),
     { 1, 1 }, o.padding == nil and "VALID" or o.padding, -math.huge)
   local out = parts[1]
-  if #parts > 1 then
+  if #parts > 1 and #parts <= MOST_AT_ONCE then
+    out = first_largest(caller, parts)
+  elseif #parts > 1 then
     local windows = concatenate.words.stack(parts, -1)
     local first = reduce.words.argmax(dispatch.stop_gradient(windows), -1, true)
     out = reshape.words.squeeze(along_axis.rows(caller, windows, first), -1)

@@ -40,10 +40,11 @@ function words.layer_norm(x, options)
   local axes = shape.axes(caller, o.axis == nil and -1 or o.axis, x.ndim)
   local own = promote.to_float(x.dtype)
   local wide = elementwise.words.astype(x, promote.computed(own))
-  local centred = wide - reduce.words.mean(wide, axes, true)
-  local variance = reduce.words.mean(elementwise.words.square(centred), axes, true)
-  local node = expression.input(1) * expression.f.RSQRT(expression.input(2) + epsilon)
-  local out = elementwise.run(caller, { centred, variance }, node, own, wide.dtype)
+  local i, mean = expression.input, reduce.words.mean(wide, axes, true)
+  local squares = elementwise.run(caller, { wide, mean }, expression.f.SQUARE(i(1) - i(2)), wide.dtype)
+  local variance = reduce.words.mean(squares, axes, true)
+  local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), wide.dtype)
+  local out = elementwise.run(caller, { wide, mean, scale }, (i(1) - i(2)) * i(3), own, wide.dtype)
   if o.scale ~= nil then out = elementwise.words.multiply(out, o.scale) end
   if o.bias ~= nil then out = elementwise.words.add(out, o.bias) end
   return out

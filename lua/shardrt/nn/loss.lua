@@ -44,15 +44,18 @@ function words.softmax_cross_entropy_with_integer_labels(logits, labels, axis)
   local numbers = {}
   for d = 1, logits.ndim do numbers[d] = d == along + 1 and classes or 1 end
   local label, n = expression.input(2), math.min(classes, 2 ^ 31 - 1)
-  local logs = reduce.words.log_softmax(logits, along)
+  local computed = promote.computed(logits.dtype) == "float32" and classes > 2 ^ 24 and "float64" or logits.dtype
+  local largest, log = reduce.log_sum(caller, logits, { along })
   local number = reshape.words.reshape(creation.words.arange(classes), numbers)
   local labelled = reshape.words.reshape(labels, kept)
   local class = f.SELECT(f.LT(label, 0), label + n, label)
-  local at_label = elementwise.run(caller, { number, labelled }, f.EQ(expression.input(1), class), "bool", "int64")
-  local picked = reduce.words.sum(elementwise.words.where(at_label, logs, 0), along)
+  local logs = expression.input(3) - expression.input(4) - expression.input(5)
+  local at_label = elementwise.run(caller, { number, labelled, logits, largest, log },
+    f.SELECT(f.EQ(expression.input(1), class), logs, 0), logits.dtype, computed)
+  local picked = reduce.words.sum(at_label, along)
   local inside = f.LOGICAL_AND(f.GE(label, -n), f.LT(label, n))
   return elementwise.run(caller, { picked, labels }, f.SELECT(inside, -expression.input(1), 0 / 0), logits.dtype,
-    promote.computed(logits.dtype) == "float32" and classes > 2 ^ 24 and "float64" or logits.dtype)
+    computed)
 end
 
 return loss

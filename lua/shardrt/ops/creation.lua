@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local common_mesh = require "shardrt.ops.common_mesh"
 local constraint = require "shardrt.ops.constraint"
 local device_put = require "shardrt.array.device_put"
 local dispatch = require "shardrt.ops.dispatch"
@@ -54,10 +55,9 @@ end
 
 local no_operands = ffi.new "shardrt_array *[1]"
 
--- The value everywhere, by a program that is this constant. (64 bits of a whole number are more than it holds.)
-local function constant_array(caller, sizes, value, kind)
-  if type(value) == "cdata" then return unplaced.of_host(caller, ndarray.words.full(sizes, value, kind.name)) end
-  local x, computed = unplaced.new(caller, kind, sizes), promote.computed(kind.name)
+-- The value everywhere in a new array, by a program that is this constant.
+local function fill(caller, x, value, kind)
+  local computed = promote.computed(kind.name)
   if promote.is_float(kind.name) then value = elementwise.rounded(caller, value, kind.name) end
   local steps, count = expression.program(expression.constant(value), 0)
   dispatch.compute(caller, x, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, 0, no_operands,
@@ -65,13 +65,20 @@ local function constant_array(caller, sizes, value, kind)
   return x
 end
 
+local function constant_array(caller, sizes, value, kind)
+  if type(value) ~= "cdata" then return fill(caller, unplaced.new(caller, kind, sizes), value, kind) end
+  -- whose 64 bits a constant has not
+  return unplaced.of_host(caller, ndarray.words.full(sizes, value, kind.name))
+end
+
+local function text_of(value) return type(value) == "number" and ("%.17g"):format(value) or tostring(value) end
+
 local function filled(caller, sizes, value, name, to)
   check_dtype(caller, name)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
   local x = constant_array(caller, shape.check(caller, sizes), value, kind)
-  local text = type(value) == "number" and ("%.17g"):format(value) or tostring(value)
-  return placed(caller, dispatch.done(caller, x, {}, nil, text), to)
+  return placed(caller, dispatch.done(caller, x, {}, nil, text_of(value)), to)
 end
 
 --- Zeros.
@@ -103,18 +110,19 @@ local function define_like(word, value)
   local caller = "np." .. word
   words[word] = function(x, ...)
     x = dispatch.array(caller, x)
-    local fill = value
-    if fill == nil then fill = (...) end
+    local filling = value
+    if filling == nil then filling = (...) end
     local name = select(value == nil and 2 or 1, ...)
     local kind = dtype.named(caller, name or x.dtype)
-    check_fill(caller, fill == true and 1 or fill == false and 0 or fill, kind)
-    -- 0 * x would be NaN where x is: x is only there for its shape and place.
-    local arrays, filling = { x }, expression.constant(fill)
-    if type(fill) == "cdata" then -- whose 64 bits a constant has not
-      arrays[2], filling = dispatch.array(caller, fill, "the value"), expression.input(2)
+    check_fill(caller, filling == true and 1 or filling == false and 0 or filling, kind)
+    if type(filling) == "cdata" then -- x is only there for its shape and place: 0 * x would be NaN where x is
+      local node = expression.f.SELECT(expression.constant(1), expression.input(2), expression.input(1))
+      local arrays = { x, dispatch.array(caller, filling, "the value") }
+      return elementwise.run(caller, arrays, node, kind.name, kind.name)
     end
-    local node = expression.f.SELECT(expression.constant(1), filling, expression.input(1))
-    return elementwise.run(caller, arrays, node, kind.name, kind.name)
+    local at, dim_axes = common_mesh.of_one(caller, x)
+    local out = fill(caller, dispatch.result(caller, at, dim_axes, kind.name, x.shape), filling, kind)
+    return dispatch.done(caller, out, { x }, function() return {} end, text_of(filling))
   end
 end
 define_like("zeros_like", 0)

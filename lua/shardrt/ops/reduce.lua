@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
@@ -196,10 +197,24 @@ local function float_operand(caller, x)
   return promote.is_float(x.dtype) and x or elementwise.words.astype(x, "float32")
 end
 
--- x less its largest along the axes, such that exp does not overflow; the largest is no part of any gradient.
-local function shifted(x, axes)
-  if count_of(x, axes) == 0 then return x end
-  return x - dispatch.stop_gradient(words.max(x, axes, true))
+-- The largest along the axes, less which x does not overflow in exp; it is no part of any gradient. Of none it is 0.
+local function largest_of(x, axes)
+  return dispatch.stop_gradient(count_of(x, axes) == 0 and words.sum(x, axes, true) or words.max(x, axes, true))
+end
+
+local function exp_shifted(caller, x, largest)
+  return elementwise.run(caller, { x, largest }, expression.f.EXP(expression.input(1) - expression.input(2)), x.dtype)
+end
+
+--- log_softmax is x less two arrays, along axes: its largest, and the logarithm of the sum of exp(x - largest).
+---@param caller string
+---@param x shardrt.Array # of floats
+---@param axes integer[]
+---@return shardrt.Array
+---@return shardrt.Array
+function reduce.log_sum(caller, x, axes)
+  local largest = largest_of(x, axes)
+  return largest, elementwise.words.log(words.sum(exp_shifted(caller, x, largest), axes, true))
 end
 
 --- exp(x) over its sum along the axes.
@@ -210,7 +225,7 @@ function words.softmax(x, axis)
   local caller = "np.softmax"
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
-  local e = elementwise.words.exp(shifted(x, axes))
+  local e = exp_shifted(caller, x, largest_of(x, axes))
   return e / words.sum(e, axes, true)
 end
 
@@ -222,8 +237,10 @@ function words.log_softmax(x, axis)
   local caller = "np.log_softmax"
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
-  local low = shifted(x, axes)
-  return low - elementwise.words.log(words.sum(elementwise.words.exp(low), axes, true))
+  local largest, log = reduce.log_sum(caller, x, axes)
+  local i = expression.input
+  local out = elementwise.run(caller, { x, largest, log }, i(1) - i(2) - i(3), x.dtype)
+  return out
 end
 
 --- The variance over axes: the mean of the squared distance from the mean.
@@ -237,7 +254,8 @@ function words.var(x, axis, keepdims)
   local own = x.dtype
   x = elementwise.words.astype(x, promote.computed(own))
   local axes = shape.axes(caller, axis, x.ndim)
-  local squares = elementwise.words.square(x - words.mean(x, axes, true))
+  local distance = expression.input(1) - expression.input(2)
+  local squares = elementwise.run(caller, { x, words.mean(x, axes, true) }, expression.f.SQUARE(distance), x.dtype)
   return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
 end
 
