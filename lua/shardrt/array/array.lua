@@ -68,9 +68,29 @@ for _, name in ipairs {
   end
 end
 
--- A sum that waits for what it is used for is made now, as it is usually laid out.
-function fields.handle(inside)
-  if inside.finish then -- which goes on waiting where that fails
+---@class shardrt.array.late # how an array is computed that nobody has looked at
+---@field handle ffi.cdata* # shardrt_array *, without buffers
+---@field operands shardrt.Array[]
+---@field compute fun(x: shardrt.Array, late: shardrt.array.late) # gives the handle its buffers
+
+local waiting = setmetatable({}, { __mode = "k" }) -- the arrays that are
+
+-- What was put off is done now; where that fails, it goes on waiting.
+local function make_now(x, inside)
+  local late = inside.late
+  inside.handle, inside.late, waiting[x] = late.handle, nil, nil
+  local ok, problem = pcall(late.compute, x, late)
+  if not ok then
+    inside.handle, inside.late, waiting[x] = nil, late, true
+    error(problem, 0)
+  end
+end
+
+-- What waits is made now: a sum as it is usually laid out.
+function fields.handle(inside, x)
+  if inside.late then
+    make_now(x, inside)
+  elseif inside.finish then -- which goes on waiting where that fails
     inside.handle = inside.finish(inside.sharding).handle
     inside.finish = nil
   end
@@ -165,6 +185,35 @@ function array.is_pending(x) return class.inside(x).finish ~= nil end
 function array.finished(x, to, caller)
   local finish = class.inside(x).finish
   return finish and finish(to, caller)
+end
+
+--- Puts off what an array is computed by, until somebody asks for its handle.
+---@param x shardrt.Array # that was just made, without buffers
+---@param late shardrt.array.late # but for `handle`
+---@param name string # its dtype
+---@param sizes integer[]
+function array.put_off(x, late, name, sizes)
+  local inside = class.inside(x)
+  late.handle, inside.handle, inside.late, waiting[x] = inside.handle, nil, late, true
+  inside.dtype, inside.shape, inside.ndim, inside.size = name, sizes, #sizes, shape.elements(sizes)
+end
+
+--- What an array is to be computed by, where that was put off.
+---@param x shardrt.Array
+---@return shardrt.array.late?
+function array.late(x) return class.inside(x).late end
+
+--- Makes what was put off and reads this array, whose memory is about to go.
+---@param x shardrt.Array
+function array.settle(x)
+  local readers = {}
+  for reader in pairs(waiting) do
+    local late = class.inside(reader).late
+    for _, operand in ipairs(late and late.operands or {}) do
+      if rawequal(operand, x) then readers[#readers + 1] = reader end
+    end
+  end
+  for _, reader in ipairs(readers) do local _ = reader.handle end
 end
 
 --- Whether a value is a global array.
@@ -293,12 +342,14 @@ function methods:to_table() return array.gather("to_table", self):to_table() end
 --- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
 function methods:delete()
   array.check("delete", self)
+  array.settle(self)
   for name in pairs(lazy) do -- all but the data stays known, for messages too
     if name ~= "addressable_shards" then local _ = self[name] end
   end
   local inside = class.inside(self)
-  local handle = inside.handle
-  inside.handle, inside.finish, inside.addressable_shards = false, nil, nil
+  local handle = inside.late and inside.late.handle or inside.handle
+  inside.handle, inside.finish, inside.late, inside.addressable_shards = false, nil, nil, nil
+  waiting[self] = nil
   if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end -- a sum that waited is never made
 end
 

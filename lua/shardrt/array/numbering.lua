@@ -9,6 +9,12 @@ local numbering = {}
 
 local numbered = 0
 
+-- The handle of what is still to be computed.
+local function late_handle(x)
+  local late = class.inside(x).late
+  return late and late.handle
+end
+
 --- Numbers an array that all processes have just made together: the calls that make such arrays come in the same order
 --- in every process, so the number is the same in all, and a call in which processes take different arrays is found.
 ---@param x shardrt.Array
@@ -32,7 +38,8 @@ end
 function numbering.name(x)
   local inside = class.inside(x)
   if inside.number then return ("array %d"):format(inside.number) end
-  return inside.handle and "array " .. tostring(C.shardrt_array_number(inside.handle)):gsub("ULL", "") or "deleted"
+  local handle = late_handle(x) or inside.handle
+  return handle and "array " .. tostring(C.shardrt_array_number(handle)):gsub("ULL", "") or "deleted"
 end
 
 local BY_VALUE = 0x8000000000000000ULL
@@ -42,7 +49,7 @@ local BY_VALUE = 0x8000000000000000ULL
 ---@param x shardrt.Array
 ---@param told string
 function numbering.derived(x, told)
-  C.shardrt_array_set_number(x.handle, bit.bor(C.shardrt_fingerprint(told, #told), BY_VALUE))
+  C.shardrt_array_set_number(late_handle(x) or x.handle, bit.bor(C.shardrt_fingerprint(told, #told), BY_VALUE))
 end
 
 return numbering

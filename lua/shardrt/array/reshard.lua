@@ -243,6 +243,7 @@ end
 function reshard.array(caller, x, to, given, move)
   array.check(caller, x)
   local options, from = options_of(caller, given), x.sharding
+  if options.donate ~= 0 then array.settle(x) end
   local finished = array.finished(x, to, caller)
   if finished then
     if options.donate ~= 0 then x:delete() end

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local buffers = require "shardrt.array.buffers"
 local common_mesh = require "shardrt.ops.common_mesh"
+local delay = require "shardrt.ops.delay"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
@@ -101,7 +102,7 @@ local function padded(values, ndim, fill)
   return made
 end
 
--- The result's cuts, and the operands in the layout that goes with them.
+-- The result's cuts, the operands in the layout that goes with them, and of these those that were made for it.
 local function laid_out(caller, at, arrays, sizes)
   local operands, ndim = {}, #sizes
   for i, x in ipairs(arrays) do
@@ -111,14 +112,15 @@ local function laid_out(caller, at, arrays, sizes)
     operands[i] = { dim_axes = dim_axes, sizes = own, bytes = dtype.named(caller, x.dtype).size }
   end
   local made = propagate.elementwise(sizes, operands, at.axis_size)
-  local brought = {}
+  local brought, moved = {}, {}
   for i, x in ipairs(arrays) do
     local own = propagate.of_operand(made, operands[i].sizes, sizes)
     local dim_axes = {}
     for d = 1, x.ndim do dim_axes[d] = own[d + ndim - x.ndim] end
     brought[i] = dispatch.to_layout(caller, x, at, dim_axes)
+    if not rawequal(brought[i], x) then moved[#moved + 1] = brought[i] end
   end
-  return made, brought
+  return made, brought, moved
 end
 
 -- Sums what was broadcast, so that a gradient has the shape of what it is the gradient of.
@@ -179,7 +181,7 @@ local function used(root, arrays)
   return visit(root), made
 end
 
---- Computes an expression of arrays in one pass.
+--- Computes an expression of arrays in one pass, at once or with what reads the result (ops/delay.lua).
 ---@param caller string
 ---@param arrays shardrt.Array[]
 ---@param root shardrt.Node
@@ -193,15 +195,11 @@ function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
   local full = elementwise.broadcast(caller, shapes)
   local at = common_mesh.of(caller, arrays)
-  local dim_axes, brought = laid_out(caller, at, arrays, full)
+  local dim_axes, brought, moved = laid_out(caller, at, arrays, full)
   local out = dispatch.result(caller, at, dim_axes, out_dtype, full)
   if not dispatch.is_planning() then
     local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
-    local steps, count = expression.program(root, #brought)
-    local handles = Arrays(#brought + 1)
-    for i, x in ipairs(brought) do handles[i - 1] = x.handle end
-    local kind = dtype.named(caller, computed).code
-    dispatch.compute(caller, out, C.shardrt_elementwise, steps, count, kind, #brought, handles, out.handle)
+    delay.run(caller, out, root, brought, moved, computed, out_dtype, full)
   end
   return dispatch.done(caller, out, arrays, gradient(caller, root, arrays, out), function()
     return expression.text(root)

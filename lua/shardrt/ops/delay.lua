@@ -1,0 +1,164 @@
+-- What elementwise words put off. Within a function that is run as one (tape.within) a result is computed when it is
+-- looked at. An elementwise word that reads it computes it in its own pass, and it never comes to memory.
+--
+-- Only arithmetic waits. Errors of shapes and dtypes, and what moves between devices, come where the word stands. All
+-- steps of a pass are in one dtype, and each rounds as it does alone: so results are the same to the bit.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local dispatch = require "shardrt.ops.dispatch"
+local dtype = require "shardrt.layout.dtype"
+local expression = require "shardrt.ops.expression"
+local shape = require "shardrt.layout.shape"
+local tape = require "shardrt.ops.tape"
+require("shardrt.base.error").own()
+
+local delay = {}
+
+-- Of what a result takes, in steps such as a sum: what may be computed again rather than kept in memory, which costs
+-- more; how many results wait for each other at most; steps of one pass; elements of a result that waits, as fewer stay
+-- in the processor's cache.
+local LIGHT, DEEPEST, MOST, LEAST = 12, 8, 48, 16384
+
+-- What a step takes, where that is not 1. What tests a condition gives 1 or 0 in any dtype, as a bool does.
+local WEIGHT = { CONSTANT = 0, INPUT = 0, DIV = 3, SQRT = 3, RSQRT = 3, RECIPROCAL = 3 }
+for _, op in ipairs {
+  "POW", "ATAN2", "FLOOR_DIVIDE", "REMAINDER", "EXP", "EXPM1", "LOG", "LOG1P", "SIN", "COS", "TAN", "TANH", "LOGISTIC",
+  "ERF",
+} do
+  WEIGHT[op] = 16
+end
+local IS_TEST = {}
+for _, op in ipairs {
+  "EQ", "NE", "LT", "LE", "GT", "GE", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT", "ISNAN", "ISFINITE",
+} do
+  IS_TEST[op] = true
+end
+
+---@class shardrt.delay.late: shardrt.array.late
+---@field caller string
+---@field root shardrt.Node
+---@field operands shardrt.Array[]
+---@field own shardrt.Array[] # those that nobody else has
+---@field computed string # the dtype of its steps
+---@field shape integer[]
+---@field fits boolean # its value has that dtype, so that others' steps may take it as it is
+---@field weight integer # with what it computes of others
+---@field steps integer
+---@field depth integer
+---@field is_taped boolean # its gradient may read it once more
+---@field uses integer # results that wait for it
+
+-- What the steps of an expression take, and how many there are.
+local function weigh(root)
+  local weight, steps, seen = 0, 0, {}
+  local function visit(node)
+    if seen[node] then return end
+    seen[node] = true
+    weight, steps = weight + (WEIGHT[node.op] or 1), steps + 1
+    for k = 1, 3 do
+      if node[k] then visit(node[k]) end
+    end
+  end
+  visit(root)
+  return weight, steps
+end
+
+-- Whether what waits may be computed within a pass of another one that reads it.
+local function may_join(inner, late)
+  return inner.fits and inner.computed == late.computed and shape.equal(inner.shape, late.shape)
+end
+
+-- Whether that is better than keeping it: it is light, or nobody else will read it.
+local function joins(inner, late)
+  return may_join(inner, late) and (inner.weight <= LIGHT or not inner.is_taped and inner.uses <= 1)
+end
+
+-- The expression with what waits in it, and its operands.
+local function whole(late)
+  local operands, found, steps = {}, {}, late.steps
+  local function expand(one)
+    local copies = {}
+    local function visit(node)
+      local copy = copies[node]
+      if copy then return copy end
+      copy = node
+      if node.op == "INPUT" then
+        local x = one.operands[node.i]
+        if not found[x] then
+          local inner = array.late(x)
+          if inner and joins(inner, late) and steps + inner.steps <= MOST then
+            steps = steps + inner.steps
+            found[x] = expand(inner)
+          else
+            operands[#operands + 1] = x
+            found[x] = expression.input(#operands)
+          end
+        end
+        copy = found[x]
+      elseif node[1] then
+        copy = expression.f[node.op](visit(node[1]), node[2] and visit(node[2]), node[3] and visit(node[3]))
+      end
+      copies[node] = copy
+      return copy
+    end
+    return visit(one.root)
+  end
+  return expand(late), operands
+end
+
+local Arrays = ffi.typeof "shardrt_array *[?]"
+
+local function waits(operands)
+  for _, x in ipairs(operands) do
+    if array.late(x) then return true end
+  end
+  return false
+end
+
+local function compute(out, late)
+  local root, operands = late.root, late.operands
+  if waits(operands) then root, operands = whole(late) end
+  local steps, count = expression.program(root, #operands)
+  local handles = Arrays(#operands + 1)
+  for i, x in ipairs(operands) do handles[i - 1] = x.handle end
+  dispatch.compute(late.caller, out, C.shardrt_elementwise, steps, count, dtype.named(late.caller, late.computed).code,
+    #operands, handles, out.handle)
+  for _, x in ipairs(late.own) do array.drop(x) end
+end
+
+--- Computes a result that was just made, now or when it is looked at.
+---@param caller string
+---@param out shardrt.Array
+---@param root shardrt.Node
+---@param operands shardrt.Array[] # laid out for it
+---@param own shardrt.Array[] # those of them that nobody else has: they are dropped
+---@param computed string # the dtype in which it is computed
+---@param name string # the result's dtype
+---@param sizes integer[] # the result's
+function delay.run(caller, out, root, operands, own, computed, name, sizes)
+  local late = { compute = compute, caller = caller, root = root, operands = operands, own = own, computed = computed }
+  if not tape.is_within() or dispatch.observer or shape.elements(sizes) < LEAST then
+    compute(out, late)
+    return
+  end
+  late.shape, late.fits, late.is_taped = sizes, name == computed or name == "bool" and IS_TEST[root.op] or false,
+    tape.is_open()
+  late.weight, late.steps = weigh(root)
+  late.uses, late.depth = 0, 1
+  for _, x in ipairs(operands) do
+    local inner = array.late(x) ---@cast inner shardrt.delay.late?
+    if inner then
+      inner.uses = inner.uses + 1
+      if may_join(inner, late) and (inner.weight <= LIGHT or not inner.is_taped) then
+        late.weight = late.weight + inner.weight
+      end
+      late.depth = math.max(late.depth, inner.depth + 1)
+    end
+  end
+  array.put_off(out, late, name, sizes)
+  if late.depth >= DEEPEST then local _ = out.handle end
+end
+
+return delay
