@@ -5,6 +5,7 @@
 -- SHARDRT_FUZZ_JAX names, as `make fuzz-jax` writes it.
 
 local programs = require "tests.fuzz_jax.programs"
+local shardrt = require "shardrt"
 
 describe("random programs", function()
   local own = "tests/fuzz_jax/programs.jsonl"
@@ -14,5 +15,20 @@ describe("random programs", function()
     local count, compared, wrong = programs.run(path)
     assert.equal("", table.concat(wrong, "\n\n", 1, math.min(#wrong, 10)), #wrong .. " of " .. count .. " programs")
     assert.is_true(count > 0 and compared > 3 * count)
+  end)
+
+  it("may have every word that gives arrays", function()
+    local file = assert(io.open "tests/fuzz_jax/generate.py")
+    local text, words = file:read "*a", 0
+    file:close()
+    for _, room in ipairs { require "shardrt.numpy", shardrt.random } do
+      for name, word in pairs(room) do
+        if type(word) == "function" and name ~= "key_data" then -- two numbers
+          assert.truthy(text:find(('["%%.]%s"'):format(name)), name)
+          words = words + 1
+        end
+      end
+    end
+    assert.is_true(words > 100)
   end)
 end)

@@ -2,11 +2,11 @@
 
     JAX_PLATFORMS=cpu python3 generate.py [--programs 100] [--seed 1] [--small] > FILE
 
-programs.jsonl begins with those that JAX 0.10.2 gives to --small, from seed 1 on; behind them stand what was mended.
+programs.jsonl begins with the 64 that JAX 0.10.2 gives to --small, from seed 1 on; behind them stand what was mended.
 A line is a program: its seed, its mesh of 8 devices, and its lines. A line of a program is an input, a word with its
 arguments, or the gradients of one of its values; it makes one value or more, which are numbered from 1. An array is
-[dtype, shape, its bytes in hex]. An argument is {"value": n}, {"number": "…"}, {"table": {…}}, {"key": seed},
-{"sharding": spec}, or plain. `near` is how far any element may be from JAX's: 0 where each step before it is exact.
+[dtype, shape, its bytes in hex]; an input with "host" stays a host array. An argument is {"value": n}, {"number": "…"},
+{"table": {…}}, {"key": seed, "path": [["split", n, i], ["fold_in", n], …]}, {"sharding": spec}, null, or plain. `near` is how far any element may be from JAX's: 0 where each step before it is exact.
 
 How far rounding may lead is found by trying: beside each value goes a copy that every inexact step moves by a few
 roundings, and what comes of it is the measure. A step that makes much of roundings (floor, argsort, …) takes exact
@@ -14,7 +14,8 @@ values only. `index` is where each device's part lies, for words whose result ha
 keep or drop dimensions of one operand, whose own place is known.
 
 Left out is what docs/compute.md says is not JAX's: comparisons of uint32 with signed numbers, numbers below 2^-126,
-whole numbers to negative powers, and indices outside an array.
+whole numbers to negative powers, indices outside an array, and linspace of whole numbers where float32 comes so near to
+one that its last rounding decides (XLA's differs with the length).
 """
 import argparse
 import json
@@ -44,9 +45,10 @@ class Unfit(Exception):
 
 
 class Value:
-    def __init__(self, number, x, shaken, exact, placed, known):
+    def __init__(self, number, x, shaken, exact, placed, known, host=False):
         self.number, self.x, self.shaken, self.exact, self.placed = number, x, shaken, exact, placed
         self.known = known  # where it lies is the same for all
+        self.host = host  # it is no array, and no parameter
         self.dtype, self.shape, self.ndim, self.size = str(x.dtype), tuple(x.shape), x.ndim, x.size
 
     @property
@@ -55,8 +57,18 @@ class Value:
 
 
 class Key:
-    def __init__(self, seed):
-        self.seed = seed
+    """A key of a seed, or one of those that are made of it."""
+    def __init__(self, rng):
+        self.seed, self.path = rng.randrange(2 ** 31), []
+        self.key = jax.random.key(self.seed)
+        while rng.random() < 0.3:
+            if rng.random() < 0.5:
+                self.path.append(["fold_in", rng.randrange(2 ** 31)])
+                self.key = jax.random.fold_in(self.key, self.path[-1][1])
+            else:
+                n = rng.randint(1, 5)
+                self.path.append(["split", n, rng.randrange(n)])
+                self.key = jax.random.split(self.key, n)[self.path[-1][2]]
 
 
 class Placed:
@@ -73,14 +85,14 @@ def shown(x):
     if isinstance(x, Value):
         return {"value": x.number}
     if isinstance(x, Key):
-        return {"key": x.seed}
+        return {"key": x.seed} | ({"path": x.path} if x.path else {})
     if isinstance(x, Placed):
         return {"sharding": x.spec}
     if isinstance(x, dict):
         return {"table": {k: shown(v) for k, v in x.items()}}
     if isinstance(x, (list, tuple)):
         return [shown(v) for v in x]
-    if isinstance(x, (bool, str)):
+    if isinstance(x, (bool, str, type(None))):
         return x
     return {"number": repr(x)}
 
@@ -108,6 +120,12 @@ class Program:
         self.mesh = mesh_of(tuple(self.sizes), tuple(self.names))
         self.small = small
         self.dims = [self.rng.choice([8, 4, 8, 16, 3, 5, 2, 1, 7] if not small else [8, 4, 2, 3]) for _ in range(3)]
+        self.hollow = not small and self.rng.random() < 0.05
+        if self.hollow:
+            self.dims[0] = 0
+        self.limit = 64 if small else 512  # elements of an input; of a result twice as many
+        if not small and self.rng.random() < 0.04:
+            self.limit, self.dims = 16384, [self.rng.choice([33, 64, 128, 130, 257, 1000]) for _ in range(3)]
         self.special = self.rng.random() < 0.1
         self.placed_in_jax = self.rng.random() < 0.3
         self.values, self.lines, self.steps = [], [], []
@@ -118,7 +136,7 @@ class Program:
         ndim = self.rng.choice([1, 2, 2, 2, 3]) if ndim is None else ndim
         while True:
             shape = [self.rng.choice(self.dims) if self.rng.random() < 0.9 else 1 for _ in range(ndim)]
-            if int(np.prod(shape)) <= (64 if self.small else 512):
+            if int(np.prod(shape)) <= self.limit:
                 return shape
 
     def spec(self, shape):
@@ -173,8 +191,11 @@ class Program:
         line = {"input": hexed(x)}
         if spec is not None:
             line["spec"] = spec
+        host = spec is None and not self.small and self.rng.random() < 0.3
+        if host:
+            line["host"] = True
         placed = self.place(jnp.asarray(x), spec)
-        value = Value(len(self.values) + 1, placed, placed, True, spec is not None, spec is not None)
+        value = Value(len(self.values) + 1, placed, placed, True, spec is not None, spec is not None, host)
         self.values.append(value)
         self.lines.append(line)
         return value
@@ -192,7 +213,7 @@ class Program:
         return self.rng.choice(recent if self.rng.random() < 0.6 else found)
 
     def fit(self, kinds, exact=False, fits=lambda v: True):
-        return self.pick(lambda v: v.dtype in kinds and (v.exact or not exact) and v.size > 0 and fits(v))
+        return self.pick(lambda v: v.dtype in kinds and (v.exact or not exact) and (v.size > 0 or self.hollow) and fits(v))
 
     def axis(self, x, lists=True, none=True):
         way = self.rng.random()
@@ -218,7 +239,7 @@ class Program:
             dtype = str(x.dtype)
             if dtype not in FLOATS and not exact and any(not v.exact for v in operands):
                 raise Unfit  # roundings would change it
-            if x.size > 1024 or x.size == 0:
+            if x.size > max(1024, 2 * self.limit) or x.size == 0 and not self.hollow:
                 raise Unfit
             near = 0.0
             if dtype in FLOATS:
@@ -265,15 +286,22 @@ class Program:
         target = next((v for v in reversed(self.values) if v.is_float and v.number in depends), None)
         if target is None or self.special:
             return
-        params = [n for n in sorted(depends[target.number]) if self.values[n - 1].dtype == "float32"]
-        if not params or any(v.dtype in ("float16", "bfloat16") for v in self.values):
+        steps, needed = [], {target.number}
+        for step in reversed(self.steps):
+            if needed & set(step[2]):
+                steps.insert(0, step)
+                needed |= set(step[1]) | set(step[2])
+        params = [n for n in sorted(depends[target.number]) if self.values[n - 1].dtype == "float32"
+                  and not self.values[n - 1].host and self.values[n - 1].size]
+        if not params or not target.size:
             return
+        rough = max(1e-5, 4 * max(FLOATS[v.dtype] for v in self.values if v.number in needed and v.is_float))
         weights = ((np.arange(target.size) * 37) % 11 - 5) / 4
 
         def loss(given):
             every = {v.number: v.x for v in self.values if v.number not in depends}
             every.update(zip(params, given))
-            for f, numbers, made, many in self.steps:
+            for f, numbers, made, many in steps:
                 out = f(*[every[n] for n in numbers])
                 every.update(zip(made, out if many else [out]))
             x = every[target.number]
@@ -288,8 +316,8 @@ class Program:
             if not np.isfinite(x).all() or largest(x) > 1e4:
                 return
             apart = largest(np.asarray(x) - np.asarray(other))
-            near = 8 * apart + 1e-5 * max(largest(x), 1e-2)
-            if near > 0.03 * max(largest(x), 1e-2):
+            near = 8 * apart + rough * max(largest(x), 1e-2)
+            if near > (0.03 if rough < 1e-3 else 0.2) * max(largest(x), 1e-2):
                 return
             nears.append(float("%.3g" % near))
         self.lines.append({"gradient": target.number, "to": params, "gives": [hexed(x) for x in found], "near": nears})
@@ -312,8 +340,11 @@ def unary_exact(p):
 
 def unary(p):
     word = p.rng.choice(["sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal",
-                         "erf", "sigmoid", "relu", "silu", "gelu"])
+                         "erf", "sigmoid", "relu", "silu", "gelu", "gelu"])
     x = p.fit(list(FLOATS) if word in ("reciprocal", "rsqrt", "erf", "sigmoid", "silu", "gelu") else NUMERIC)
+    if word == "gelu" and p.rng.random() < 0.5:
+        p.step("np.gelu", [x, False], lambda a: jax.nn.gelu(a, approximate=False), exact=False)
+        return
     f = {"rsqrt": jax.lax.rsqrt, "erf": jax.lax.erf, "sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu,
          "silu": jax.nn.silu, "gelu": jax.nn.gelu}.get(word) or getattr(jnp, word)
     p.step("np." + word, [x], f, exact=word == "relu", keeps=word not in ("silu", "gelu", "relu"))
@@ -322,7 +353,7 @@ def unary(p):
 def broadcast_with(x):
     def fits(v):
         try:
-            return int(np.prod(np.broadcast_shapes(x.shape, v.shape))) <= 512 and v.size > 0
+            return int(np.prod(np.broadcast_shapes(x.shape, v.shape))) <= max(512, x.size, v.size)
         except ValueError:
             return False
     return fits
@@ -351,7 +382,14 @@ def binary(p):
 
 def binary_stepped(p):
     word = p.rng.choice(["floor_divide", "remainder", "power", "arctan2"])
-    if word == "power":
+    if word == "power" and p.rng.random() < 0.4:
+        x = p.fit(NUMERIC)
+        if x.is_float:
+            y = p.fit(FLOATS, fits=broadcast_with(x))
+        else:
+            y = p.helper(p.draw.integers(0, 4, size=x.shape[-1:]).astype(x.dtype))
+        p.step("np.power", [x, y], jnp.power, exact=not x.is_float)
+    elif word == "power":
         x = p.fit(NUMERIC)
         n = p.rng.choice([0, 1, 2, 3] + ([-1, 0.5] if x.is_float else []))
         p.step("np.power", [x, n], lambda a: jnp.power(a, n), exact=not x.is_float)
@@ -386,12 +424,29 @@ def logical(p):
 def where(p):
     c = p.fit(["bool"], True)
     x = p.fit(ALL, False, broadcast_with(c))
+    way = p.rng.random()
+    if way < 0.4 and x.dtype != "bool":
+        n = number(p, x)
+        if way < 0.2:
+            p.step("np.where", [c, x, n], lambda a, b: jnp.where(a, b, n))
+        else:
+            p.step("np.where", [c, n, x], lambda a, b: jnp.where(a, n, b))
+        return
     y = p.fit(NUMERIC, False, lambda v: broadcast_with(x)(v) and broadcast_with(c)(v))
     p.step("np.where", [c, x, y], jnp.where)
 
 
 def clip(p):
     x = p.fit(NUMERIC)
+    way = p.rng.random()
+    if way < 0.2:
+        y = p.fit(NUMERIC, False, broadcast_with(x))
+        p.step("np.clip", [x, y], lambda a, b: jnp.clip(a, b))
+        return
+    if way < 0.4:
+        n = number(p, x)
+        p.step("np.clip", [x, None, n], lambda a: jnp.clip(a, None, n))
+        return
     low, high = p.rng.choice([(0, 1), (1, 5), (0, 3)])
     p.step("np.clip", [x, low, high], lambda a: jnp.clip(a, low, high))
 
@@ -426,7 +481,9 @@ def arg_reduce(p):
     word = p.rng.choice(["argmax", "argmin"])
     x = p.fit(NUMERIC, exact=True)
     axis = p.axis(x, lists=False)
-    p.step("np." + word, [x] + ([] if axis is None else [axis]), lambda a: getattr(jnp, word)(a, axis=axis))
+    keep = axis is not None and p.rng.random() < 0.3
+    p.step("np." + word, [x] + ([] if axis is None else [axis, keep]),
+           lambda a: getattr(jnp, word)(a, axis=axis, keepdims=keep))
 
 
 def softmax(p):
@@ -450,6 +507,11 @@ def product(p):
 def product_made(p):
     x = p.fit(FLOATS, fits=lambda v: v.ndim > 0)
     w = p.helper(p.numbers(x.dtype if p.rng.random() < 0.7 else p.rng.choice(list(FLOATS)), (x.shape[-1], p.rng.choice(p.dims))))
+    if p.rng.random() < 0.3 and (x.placed or w.placed):
+        spec = p.spec(x.shape[:-1] + w.shape[-1:])
+        p.step(p.rng.choice(["np.dot", "np.matmul"]), [x, w, {"sharding": Placed(spec)}], jnp.dot, exact=False, scale=jnp.dot)
+        lies(p, spec)
+        return
     p.step("np.dot", [x, w], jnp.dot, exact=False, scale=jnp.dot)
 
 
@@ -520,6 +582,10 @@ def sizes_of_one(p):
     else:
         x = p.fit(ALL, fits=lambda v: 1 in v.shape)
         axis = x.shape.index(1)
+        if p.rng.random() < 0.5:
+            ones = [i for i, n in enumerate(x.shape) if n == 1]
+            p.step("np.squeeze", [x, ones], lambda a: jnp.squeeze(a, tuple(ones)))
+            return
         p.step("np.squeeze", [x, axis], lambda a: jnp.squeeze(a, axis))
 
 
@@ -579,13 +645,17 @@ def take(p):
     x = p.fit(ALL, fits=lambda v: v.ndim > 0)
     axis = p.rng.randrange(-x.ndim, x.ndim)
     n = x.shape[axis]
-    if p.rng.random() < 0.4:
+    if p.rng.random() < 0.2:
+        i = p.rng.randrange(-n, n)
+        p.step("np.take", [x, i, axis], lambda a: jnp.take(a, i, axis=axis, mode="wrap"))
+    elif p.rng.random() < 0.4:
         shape = list(x.shape)
         shape[axis] = p.rng.randint(1, 6)
         i = p.helper(p.draw.integers(-n, n, size=shape).astype("int32"))
         p.step("np.take_along_axis", [x, i, axis], lambda a, i: jnp.take_along_axis(a, i, axis=axis))
     else:
-        i = p.helper(p.draw.integers(-n, n, size=p.shape(p.rng.choice([0, 1, 1, 2]))).astype(p.rng.choice(["int32", "int8"])))
+        dtype = p.rng.choice(["int32"] if p.placed_in_jax else ["int32", "int8"])  # XLA ends on int8 where x is cut
+        i = p.helper(p.draw.integers(-n, n, size=p.shape(p.rng.choice([0, 1, 1, 2]))).astype(dtype))
         p.step("np.take", [x, i, axis], lambda a, i: jnp.take(a, i, axis=axis, mode="wrap"))
 
 
@@ -635,8 +705,12 @@ def ordered(p):
 def cumsum(p):
     x = p.fit(ALL)
     axis = p.axis(x, lists=False)
-    p.step("np.cumsum", [x] + ([] if axis is None else [axis]), lambda a: jnp.cumsum(a, axis=axis), exact=not x.is_float,
-           scale=(lambda a: jnp.cumsum(a, axis=axis)) if x.is_float else None)
+    dtype = p.rng.choice(["float32", "int32"] if not x.is_float else ["float32"]) if p.rng.random() < 0.2 else None
+
+    def f(a):
+        return jnp.cumsum(a, axis=axis, dtype=dtype)
+    p.step("np.cumsum", [x] + ([axis, dtype] if dtype else [] if axis is None else [axis]), f, exact=not x.is_float,
+           scale=f if x.is_float else None)
 
 
 def around(p):
@@ -656,8 +730,14 @@ def around(p):
 
 def norm(p):
     x = p.fit(FLOATS, fits=lambda v: v.ndim > 0)
+    if p.rng.random() < 0.3:
+        p.step("np.norm", [x], lambda a: jnp.linalg.norm(a.ravel()), exact=False)
+        return
     axis, keep = p.rng.randrange(-x.ndim, x.ndim), p.rng.random() < 0.5
-    p.step("np.norm", [x, axis, keep], lambda a: jnp.linalg.norm(a, axis=axis, keepdims=keep), exact=False)
+    if x.ndim > 1 and p.rng.random() < 0.3:
+        axis = p.rng.sample(range(x.ndim), 2)
+    named = tuple(axis) if isinstance(axis, list) else axis
+    p.step("np.norm", [x, axis, keep], lambda a: jnp.linalg.norm(a, axis=named, keepdims=keep), exact=False)
 
 
 def like(p):
@@ -667,29 +747,189 @@ def like(p):
     p.step("np." + word, [x] + more, lambda a: getattr(jnp, word)(a, *more), keeps=True)
 
 
+def made(p):
+    word = p.rng.choice(["zeros", "ones", "full", "arange", "eye", "linspace", "linspace"])
+    dtype, shape = p.rng.choice(NUMERIC), p.shape()
+    start, more = p.rng.choice([-3, 0, 2, -2.5, 0.1]), []
+    if word in ("zeros", "ones", "full"):
+        value = {"zeros": 0, "ones": 1, "full": p.rng.choice([3, 7] + ([0.1, -2.5] if dtype in FLOATS else []))}[word]
+        if p.rng.random() < 0.6:
+            more = [Placed(p.spec(shape))]
+        p.step("np." + word, [shape] + ([value] if word == "full" else []) + [dtype] + more,
+               lambda: jnp.full(shape, value, dtype))
+        if more:
+            lies(p, more[0].spec)
+    elif word == "arange":
+        way, n = p.rng.random(), p.rng.randint(1, 40)
+        if way < 0.3:
+            p.step("np.arange", [n], lambda: jnp.arange(n))
+        elif way < 0.6:
+            step = p.rng.choice([-3, -1, 1, 2, 5])
+            p.step("np.arange", [3, 3 + n * step, step, "int32"], lambda: jnp.arange(3, 3 + n * step, step, "int32"))
+        else:
+            step = p.rng.choice([0.5, -0.25, 0.1, 1 / 3])
+            p.step("np.arange", [start, start + (n - 0.5) * step, step],
+                   lambda: jnp.arange(start, start + (n - 0.5) * step, step), exact=False)
+    elif word == "eye":
+        n, m, k = p.rng.randint(1, 9), p.rng.randint(1, 9), p.rng.randint(-3, 3)
+        p.step("np.eye", [n, m, k, dtype], lambda: jnp.eye(n, m, k, dtype))
+    else:
+        stop, n, closed = p.rng.choice([1, 4, -6, 7.5, 100]), p.rng.randint(1, 30), p.rng.random() < 0.7
+        dtype = p.rng.choice(["float32", "int32", "bfloat16", "int8"])
+        places = np.linspace(start, stop, n, closed)[1:]
+        near = np.abs(places - np.round(places)) < 1e-5 * (1 + abs(start) + abs(stop))
+        if dtype not in FLOATS and near[:len(near) - closed].any():
+            raise Unfit
+        p.step("np.linspace", [start, stop, n, closed, dtype], lambda: jnp.linspace(start, stop, n, closed, dtype=dtype),
+               exact=dtype not in FLOATS, scale=(lambda: jnp.float32(abs(start) + abs(stop))) if dtype in FLOATS else None)
+
+
+def as_array(p):
+    x = p.fit(ALL)
+    if p.rng.random() < 0.4:
+        p.step(p.rng.choice(["np.array", "np.asarray"]), [x], lambda a: a)
+    else:
+        dtype = p.rng.choice(list(FLOATS))
+        p.step(p.rng.choice(["np.array", "np.asarray"]), [x, dtype], lambda a: a.astype(dtype))
+
+
+def all_near(p):
+    x = p.fit(NUMERIC, exact=True)
+    y = p.fit([x.dtype], True, broadcast_with(x))
+    more = p.rng.choice([[], [0.5], [1e-3, 2.0], [0.1, 0.1, True]])
+    p.step("np.allclose", [x, y] + more, lambda a, b: jnp.allclose(a, b, *more))
+
+
+def layer_norm(p):
+    x = p.fit(["float32"], fits=lambda v: v.ndim > 0 and v.shape[-1] > 2)
+    o = p.rng.choice([{}, {}, {"epsilon": 0.1}, {"axis": 0}, {"axis": list(range(x.ndim))}])
+    named = tuple(o["axis"]) if isinstance(o.get("axis"), list) else o.get("axis", -1)
+    epsilon = o.get("epsilon", 1e-5)
+    if "axis" not in o and p.rng.random() < 0.6:
+        o = o | {"bias": p.helper(p.numbers("float32", x.shape[-1:])), "scale": p.helper(p.numbers("float32", x.shape[-1:]))}
+
+    def f(a, *more):
+        even = jax.nn.standardize(a, axis=named, epsilon=epsilon)
+        return even * more[1] + more[0] if more else even
+    steep = float(jnp.max(jax.lax.rsqrt(jnp.var(x.x, axis=named) + epsilon)))
+    p.step("np.layer_norm", [x] + ([o] if o else []), f, exact=False,
+           scale=lambda a, *more: a.max() * steep * (more[1].max() if more else 1))
+
+
+def cross_entropy(p):
+    x = p.fit(FLOATS, fits=lambda v: v.ndim > 0)
+    axis = p.rng.randrange(-x.ndim, x.ndim)
+    shape = list(x.shape)
+    n = shape.pop(axis)
+    labels = p.helper(p.draw.integers(0, n, size=shape).astype(p.rng.choice(["int32", "uint8", "int8"])))
+
+    def f(a, i):
+        i = jnp.expand_dims(i.astype("int32"), axis)
+        return -jnp.squeeze(jnp.take_along_axis(jax.nn.log_softmax(a, axis), i, axis), axis)
+    p.step("np.softmax_cross_entropy_with_integer_labels", [x, labels] + ([] if axis == -1 else [axis]), f, exact=False,
+           scale=lambda a, i: a)
+
+
+def pair_of(x):
+    return (x, x) if isinstance(x, int) else tuple(x)
+
+
+def options(p, **ways):
+    return {k: v for k, v in ((k, p.rng.choice(v)) for k, v in sorted(ways.items())) if v is not None}
+
+
+def convolution(p):
+    rng = p.rng
+    batch, rows, columns = rng.choice([2, 4, 8]), rng.randint(3, 6), rng.randint(3, 6)
+    c, out = rng.choice([1, 2, 4]), rng.choice([1, 2, 4])
+    o = options(p, strides=[None, None, 2, [1, 2]], padding=[None, "SAME", "VALID", [[1, 0], [0, 2]]],
+                dilation=[None, None, 2], layout=[None, None, "NCHW"])
+    layout, kernel = o.get("layout", "NHWC"), [rng.randint(1, 3), rng.randint(1, 3)]
+    x = p.helper(p.numbers("float32", [batch, rows, columns, c] if layout == "NHWC" else [batch, c, rows, columns]))
+    w = p.helper(p.numbers("float32", kernel + [c, out] if layout == "NHWC" else [out, c] + kernel))
+    padding = o.get("padding", "SAME")
+
+    def f(a, b):
+        return jax.lax.conv_general_dilated(
+            a, b, pair_of(o.get("strides", 1)), padding if isinstance(padding, str) else [tuple(q) for q in padding],
+            rhs_dilation=pair_of(o.get("dilation", 1)),
+            dimension_numbers=(layout, "HWIO" if layout == "NHWC" else "OIHW", layout))
+    p.step("np.conv", [x, w] + ([o] if o else []), f, exact=False, scale=f)
+
+
+def pooling(p):
+    o = options(p, strides=[None, 2, [2, 1]], padding=[None, "SAME", [[1, 0], [0, 1]]], layout=[None, None, "NCHW"])
+    layout, window = o.get("layout", "NHWC"), [p.rng.randint(1, 3), p.rng.randint(1, 3)]
+    sizes = [p.rng.choice([2, 4, 8]), p.rng.randint(3, 6), p.rng.randint(3, 6), p.rng.choice([1, 2])]
+    x = p.helper(p.numbers("float32", sizes if layout == "NHWC" else [sizes[0], sizes[3], sizes[1], sizes[2]]))
+    padding = o.get("padding", "VALID")
+
+    def around(two, one):
+        return (one, *two, one) if layout == "NHWC" else (one, one, *two)
+    if not isinstance(padding, str):
+        padding = around([tuple(q) for q in padding], (0, 0))
+    p.step("np.max_pool", [x, window] + ([o] if o else []), lambda a: jax.lax.reduce_window(
+        a, -np.inf, jax.lax.max, around(window, 1), around(pair_of(o.get("strides", 1)), 1), padding))
+
+
+def attention(p):
+    rng = p.rng
+    batch, t, s = rng.choice([1, 2, 4]), rng.choice([2, 4, 8]), rng.choice([2, 4, 8])
+    k, h = rng.choice([1, 2, 4]), rng.choice([2, 4])
+    n = k * rng.choice([1, 1, 2])
+    q = p.helper(p.numbers("float32", [batch, t, n, h]))
+    key, value = p.helper(p.numbers("float32", [batch, s, k, h])), p.helper(p.numbers("float32", [batch, s, k, h]))
+    o = options(p, is_causal=[None, True, False], scale=[None, 0.3])
+    plain = dict(o)
+    if rng.random() < 0.3:
+        o["bias"] = p.helper(p.numbers("float32", [rng.choice([1, batch]), rng.choice([1, n]), t, s]))
+    if rng.random() < 0.3:
+        o["mask"] = p.helper(p.draw.random([rng.choice([1, batch]), 1, t, s]) < 0.7)
+    named = sorted(set(o) - set(plain))
+    steep = max(1.0, largest(q.x) * largest(key.x) * h + (largest(o["bias"].x) if "bias" in o else 0))
+    p.step("np.attention", [q, key, value] + ([o] if o else []),
+           lambda a, b, c, *more: jax.nn.dot_product_attention(a, b, c, **plain, **dict(zip(named, more))), exact=False,
+           scale=lambda a, b, c, *more: c.max() * steep)
+
+
 def random_word(p):
-    key, shape = p.rng.randrange(2 ** 31), p.shape()
-    k = jax.random.key(key)
+    key, shape = Key(p.rng), p.shape()
+    k = key.key
     to = {"sharding": Placed(p.spec(shape))} if p.rng.random() < 0.7 else None
-    word = p.rng.choice(["bits", "uniform", "normal", "bernoulli", "randint", "permutation"])
+    word = p.rng.choice(["bits", "uniform", "normal", "bernoulli", "randint", "permutation", "choice", "choice", "categorical"])
     more = [to] if to else []
+    if word in ("permutation", "choice", "categorical"):
+        to = None
     if word == "bits":
         dtype = p.rng.choice(["uint32", "uint16", "uint8"])
-        p.step("random.bits", [Key(key), shape, {"dtype": dtype} | (to or {})], lambda: jax.random.bits(k, shape, dtype))
+        p.step("random.bits", [key, shape, {"dtype": dtype} | (to or {})], lambda: jax.random.bits(k, shape, dtype))
     elif word == "uniform":
-        p.step("random.uniform", [Key(key), shape, {"minval": -2, "maxval": 3} | (to or {})],
+        p.step("random.uniform", [key, shape, {"minval": -2, "maxval": 3} | (to or {})],
                lambda: jax.random.uniform(k, shape, minval=-2, maxval=3))
     elif word == "normal":
-        p.step("random.normal", [Key(key), shape] + more, lambda: jax.random.normal(k, shape), exact=False)
+        p.step("random.normal", [key, shape] + more, lambda: jax.random.normal(k, shape), exact=False)
     elif word == "bernoulli":
-        p.step("random.bernoulli", [Key(key), 0.3, shape] + more, lambda: jax.random.bernoulli(k, 0.3, shape))
+        p.step("random.bernoulli", [key, 0.3, shape] + more, lambda: jax.random.bernoulli(k, 0.3, shape))
     elif word == "randint":
         low = p.rng.randint(-50, 50)
-        p.step("random.randint", [Key(key), shape, low, low + 37] + more, lambda: jax.random.randint(k, shape, low, low + 37))
-    else:
+        p.step("random.randint", [key, shape, low, low + 37] + more, lambda: jax.random.randint(k, shape, low, low + 37))
+    elif word == "permutation":
         n = p.rng.randint(1, 40)
-        p.step("random.permutation", [Key(key), n], lambda: jax.random.permutation(k, n))
-    if to and word != "permutation":
+        p.step("random.permutation", [key, n], lambda: jax.random.permutation(k, n))
+    elif word == "choice":
+        if p.rng.random() < 0.4:
+            n = p.rng.randint(1, 50)
+            p.step("random.choice", [key, n, shape], lambda: jax.random.choice(k, n, tuple(shape)))
+            return
+        x = p.fit(ALL, fits=lambda v: v.ndim > 0)
+        o = {"axis": p.rng.randrange(x.ndim), "replace": p.rng.random() < 0.5}
+        count = p.rng.randint(1, x.shape[o["axis"]])
+        p.step("random.choice", [key, x, [count], o], lambda a: jax.random.choice(k, a, (count,), **o))
+    else:
+        x = p.fit(["float32"], True, lambda v: v.ndim > 0)
+        axis = p.rng.randrange(-x.ndim, x.ndim)
+        p.step("random.categorical", [key, x, {"axis": axis}], lambda a: jax.random.categorical(k, a, axis=axis))
+    if to:
         lies(p, to["sharding"].spec)
 
 
@@ -705,14 +945,20 @@ def lies(p, spec):
 def constrained(p):
     x = p.fit(ALL, fits=lambda v: v.placed)
     spec = p.spec(x.shape)
-    p.step("shardrt.with_sharding_constraint", [x, Placed(spec)], lambda a: a)
+    word = p.rng.choice(["with_sharding_constraint", "device_put", "reshard"])
+    p.step("shardrt." + word, [x, Placed(spec)], lambda a: a)
     lies(p, spec)
+
+
+def stopped(p):
+    p.step("shardrt.stop_gradient", [p.fit(FLOATS)], jax.lax.stop_gradient)
 
 
 STEPS = [unary_exact, unary, unary, binary, binary, binary, binary_stepped, compare, logical, where, clip, astype, astype,
          reduce, reduce, arg_reduce, softmax, product, product, product_made, einsum, reshape, transpose, sizes_of_one,
          broadcast_to, joined, joined, split, sliced, sliced, take, one_hot, update, dynamic, ordered, cumsum, around,
-         norm, like, random_word, constrained, constrained]
+         norm, like, random_word, random_word, constrained, constrained, made, made, as_array, all_near, layer_norm,
+         cross_entropy, convolution, pooling, attention, stopped]
 
 
 def program(seed, small, mesh_of):
@@ -729,7 +975,7 @@ def program(seed, small, mesh_of):
             p.rng.choice(STEPS)(p)
         except (Unfit, TypeError, ValueError, OverflowError):  # JAX, too, refuses some
             del p.values[count[0]:], p.lines[count[1]:]
-    if p.rng.random() < 0.6:
+    if p.rng.random() < 0.75:
         p.gradient()
     return p.line()
 

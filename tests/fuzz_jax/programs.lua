@@ -41,10 +41,18 @@ end
 
 local function text_of(given)
   if type(given) == "string" then return '"' .. given .. '"' end
+  if given == cjson.null then return "nil" end
   if type(given) ~= "table" then return tostring(given) end
   if given.value then return "v" .. given.value end
   if given.number then return given.number end
-  if given.key then return ("random.key(%d)"):format(given.key) end
+  if given.key then
+    local text = ("random.key(%d)"):format(given.key)
+    for _, step in ipairs(given.path or {}) do
+      text = step[1] == "split" and ("random.split(%s, %d)[%d]"):format(text, step[2], step[3] + 1)
+        or ("random.fold_in(%s, %d)"):format(text, step[2])
+    end
+    return text
+  end
   if given.sharding then return ("NamedSharding(mesh, %s)"):format(spec_text(given.sharding)) end
   local parts = {}
   for key, each in pairs(given.table or given) do
@@ -56,7 +64,7 @@ end
 local function line_text(line, first)
   if line.input then
     return ("v%d = %s{%s} %s"):format(first, line.input[1], table.concat(line.input[2], ", "),
-      line.spec and "on " .. spec_text(line.spec) or "not placed")
+      line.spec and "on " .. spec_text(line.spec) or line.host and "a host array" or "not placed")
   end
   if line.gradient then
     return ("the gradients of v%d to v%s"):format(line.gradient, table.concat(line.to, ", v"))
@@ -83,23 +91,34 @@ end
 
 -- ---- as it runs ----
 
+local function key_of(given)
+  local random = shardrt.random
+  local key = random.key(given.key)
+  for _, step in ipairs(given.path or {}) do
+    key = step[1] == "split" and random.split(key, step[2])[step[3] + 1] or random.fold_in(key, step[2])
+  end
+  return key
+end
+
 local function argument(given, mesh, values)
+  if given == cjson.null then return nil end
   if type(given) ~= "table" then return given end
   if given.value then return values[given.value] end
   if given.number then return tonumber(given.number) end
-  if given.key then return shardrt.random.key(given.key) end
+  if given.key then return key_of(given) end
   if given.sharding then return sharding_of(mesh, given.sharding) end
   local made = {}
   for key, each in pairs(given.table or given) do made[key] = argument(each, mesh, values) end
   return made
 end
 
--- Calls a word; a list of results, too, becomes several.
+-- Calls a word; a list of results, too, becomes several, and a boolean of Lua's an array.
 local function called(line, mesh, values)
   local args = {}
   for i, given in ipairs(line.args) do args[i] = argument(given, mesh, values) end
   local made = { word_of(line.word)(unpack(args, 1, #line.args)) }
   if #line.gives > 1 and #made == 1 then return { unpack(made[1], 1, #made[1]) } end
+  if type(made[1]) == "boolean" then made[1] = np.array(made[1]) end
   return made
 end
 
@@ -185,6 +204,7 @@ function programs.check(program)
     local good, result = pcall(function()
       if line.input then
         local host = golden.array(line.input)
+        if line.host then return { host } end
         return { line.spec and shardrt.device_put(host, sharding_of(mesh, line.spec)) or np.array(host) }
       end
       if line.gradient then return gradients(program, line, mesh, values) end
@@ -204,7 +224,7 @@ function programs.check(program)
   local shards = {}
   for i = 1, #made do
     shards[i] = {}
-    for k, x in ipairs(made[i]) do shards[i][k] = x.addressable_shards end
+    for k, x in ipairs(program.lines[i].gives and made[i] or {}) do shards[i][k] = x.addressable_shards end
   end
   local compared = 0
   local function said(i, text)

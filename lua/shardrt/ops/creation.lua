@@ -161,6 +161,22 @@ function words.arange(start, stop, step, name)
   return dispatch.done(caller, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
 
+local float = ffi.typeof "float[1]"
+local function float32(number) return float(number)[0] end
+
+-- The whole numbers of linspace. What comes just below one depends on each rounding, so all are those of XLA on most
+-- processors: one product in float32, the other added to it before it is rounded.
+local function floored(caller, counted, start, stop, steps, closed, kind)
+  local f, i = expression.f, expression.input(1)
+  local part = float32(1 / math.max(steps, 1))
+  local rest = elementwise.run(caller, { counted }, (1 - i * part) * start, "float32", "float32")
+  local sum = i * float32(part * float32(stop)) + expression.input(2)
+  local value = elementwise.run(caller, { counted, rest }, sum, "float32", "float64")
+  local last = closed and f.EQ(expression.input(2), steps)
+  local node = f.FLOOR(last and f.SELECT(last, stop, i) or i)
+  return elementwise.run(caller, { value, last and counted or nil }, node, kind.name, "float32")
+end
+
 --- `num` numbers from start to stop, each as far from the next.
 ---@param start number
 ---@param stop number
@@ -193,10 +209,7 @@ function words.linspace(start, stop, num, endpoint, name)
   if endpoint ~= false and num > 1 then value = f.SELECT(f.EQ(i, num - 1), stop, value) end
   if promote.is_float(kind.name) then return elementwise.run(caller, { counted }, value, kind.name, "float64") end
   if kind.size == 8 then return elementwise.run(caller, { counted }, f.FLOOR(value), kind.name, "float64") end
-  -- As XLA computes what JAX rounds down: what comes just below a whole number depends on it.
-  value = i * (stop / math.max(steps, 1)) + (1 - i * (1 / math.max(steps, 1))) * start
-  if endpoint ~= false and num > 1 then value = f.SELECT(f.EQ(i, num - 1), stop, value) end
-  return elementwise.run(caller, { counted }, f.FLOOR(value), kind.name, "float32")
+  return floored(caller, counted, start, stop, steps, endpoint ~= false and num > 1, kind)
 end
 
 --- The value as an array: an array stays as it is, all else becomes one as np.array makes it.
