@@ -1,10 +1,10 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
 # same files in the same run; PARTS="loader cold transforms formats start library others reshard compute gpu peers"
 # chooses. `others`, the library beside PyTorch and Grain, `tokenize`, tokens beside tokenizers and tiktoken,
-# `servers`, files on a far server beside curl, `collectives`, NCCL's beside messages, and `scale`, which counts what
-# processes send, are run only where named. With JAX_PYTHON naming a Python that has
-# JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is left out
-# where there is none, and said.
+# `servers`, files on a far server beside curl, `words`, each word of np beside JAX, `collectives`, NCCL's beside
+# messages, and `scale`, which counts what processes send, are run only where named. With JAX_PYTHON naming a Python
+# that has JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is
+# left out where there is none, and said.
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
