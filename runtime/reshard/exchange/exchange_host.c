@@ -18,7 +18,7 @@ enum {
 };
 
 /* Packing or unpacking a slot's message, which the team does. */
-struct packing {
+struct message_packing {
   struct exchange_host *owner;
   int32_t slot;
   struct team_task task;
@@ -35,7 +35,7 @@ struct exchange_host {
   bool large;             /* all copies together are more than the caches hold */
   int64_t *copies_before; /* [copies + 1] pieces of all copies before each */
   _Atomic int64_t *uses;  /* [old blocks] pieces yet to be taken from each, where used_up is wanted */
-  struct packing packings[2 * EXCHANGE_WINDOW];
+  struct message_packing packings[2 * EXCHANGE_WINDOW];
 };
 
 /* ---- boxes in blocks -------------------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static char *message_run(const struct exchange_host *h, const struct transport_s
 /* Between staging and blocks, on any thread. */
 static void pack_message(void *context, int64_t number) {
   (void)number;
-  struct packing *p = context;
+  struct message_packing *p = context;
   const struct exchange_host *h = p->owner;
   const struct transport_slot *s = &h->window.slots[p->slot];
   char *staging = s->staging;
@@ -161,7 +161,7 @@ static void pack_message(void *context, int64_t number) {
 
 /* Has it packed or unpacked; true: that has been done. */
 static bool begin_packing(struct exchange_host *h, int32_t slot) {
-  struct packing *p = &h->packings[slot];
+  struct message_packing *p = &h->packings[slot];
   atomic_store_explicit(&p->ended, false, memory_order_relaxed);
   p->task = (struct team_task){.run = pack_message, .context = p};
   const bool at_once = h->window.slots[slot].message.bytes <= SMALL; /* sooner done than given to somebody else */
@@ -285,7 +285,7 @@ static int exchange_take_memory(struct exchange_host *h) {
   }
   for (int32_t i = 0; code == SHARDRT_OK && messages && i < slots; i++) {
     h->window.slots[i].staging = h->task.kept->data + (size_t)i * piece;
-    h->packings[i] = (struct packing){.owner = h, .slot = i};
+    h->packings[i] = (struct message_packing){.owner = h, .slot = i};
   }
   return code;
 }
