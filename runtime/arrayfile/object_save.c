@@ -277,27 +277,29 @@ static int save_once(shardrt_job *job, const char *what, const char *address, si
   return code;
 }
 
-/* Whether more processes than *asked were asked to end in order, which ends an upload that is under way: it may be a
+/* Whether some process was asked to end in order meanwhile, which ends an upload that is under way: it may be a
  * launcher's word where a process has died. But all are there. This thread's message stays. */
-static bool is_asked(shardrt_job *job, const char *what, int32_t *asked) {
-  const int32_t n = shardrt_job_info_get(job)->process_count, mine = shardrt_stop_asked(), before = *asked;
+static bool is_asked(shardrt_job *job, const char *what, bool was_asked) {
+  const int32_t n = shardrt_job_info_get(job)->process_count, mine = !was_asked && shardrt_stop_asked() != 0;
   if (job_collective(job)->broken) return false;
   char *message = alloc_text("%s", shardrt_error_message());
   int32_t *all = alloc_array((size_t)n, sizeof *all);
   const int code = job_join(job, what, all != NULL ? SHARDRT_OK : ALLOC_FAILED, &mine, sizeof mine, all);
-  *asked = 0;
-  for (int32_t p = 0; code == SHARDRT_OK && all != NULL && p < n; p++) *asked += all[p] != 0;
+  bool is_any = false;
+  for (int32_t p = 0; code == SHARDRT_OK && all != NULL && p < n; p++) is_any = is_any || all[p] != 0;
   alloc_free(all);
   if (message != NULL) (void)error_set(SHARDRT_EIO, "%s", message);
   alloc_free(message);
-  return *asked > before;
+  return is_any;
 }
 
 int object_save(shardrt_job *job, const char *what, const char *address, size_t bytes, int64_t count,
                 const struct object_piece *pieces, shardrt_buffer **sums, int64_t *written) {
-  int32_t asked = 0;
+  bool was_asked;
   int code;
-  do code = save_once(job, what, address, bytes, count, pieces, sums, written);
-  while (code != SHARDRT_OK && is_asked(job, what, &asked));
+  do {
+    was_asked = shardrt_stop_asked() != 0;
+    code = save_once(job, what, address, bytes, count, pieces, sums, written);
+  } while (code != SHARDRT_OK && is_asked(job, what, was_asked));
   return code;
 }

@@ -63,9 +63,10 @@ static void stop_signal(int number, siginfo_t *info, void *context) {
   const int kept = errno;
   const bool is_second = stop_is_second_end(number);
   if (stop.listeners > 0 && !is_second) {
+    const bool is_first = stop.asked == 0;
+    if (is_first) stop.asked = number; /* before: whose upload is undone looks why */
     /* A launcher says the same where a process has failed, and kills the others a second later. */
-    if (stop.asked == 0 && number == SIGTERM) signal_undo_now(0);
-    if (stop.asked == 0) stop.asked = number;
+    if (is_first && number == SIGTERM) signal_undo_now(0);
     errno = kept;
     return;
   }

@@ -94,16 +94,23 @@ static void unmap_slab(struct slab *slab) {
   rooms.empty--;
 }
 
-static void *take_room(size_t count) {
-  void *room = NULL;
-  pthread_mutex_lock(&rooms.lock);
-  for (struct slab *slab = rooms.slabs; slab < rooms.slabs + SLABS && room == NULL; slab++) {
-    if (slab->memory == NULL && !map_slab(slab)) break;
+/* Room of a slab that is there, if `is_there`, or of a new one; NULL: there is none. Under the lock. */
+static void *take_grains(size_t count, bool is_there) {
+  for (struct slab *slab = rooms.slabs; slab < rooms.slabs + SLABS; slab++) {
+    if ((slab->memory != NULL) != is_there) continue;
+    if (!is_there && !map_slab(slab)) return NULL;
     const size_t first = find_free(slab, count);
     if (first == GRAINS) continue;
     set_taken(slab, first, count, true);
-    room = slab->memory + first * GRAIN;
+    return slab->memory + first * GRAIN;
   }
+  return NULL;
+}
+
+static void *take_room(size_t count) {
+  pthread_mutex_lock(&rooms.lock);
+  void *room = take_grains(count, true);
+  if (room == NULL) room = take_grains(count, false);
   pthread_mutex_unlock(&rooms.lock);
   return room;
 }

@@ -11,7 +11,7 @@ void *huge_alloc(size_t bytes);
 
 /* The same for huge_room_free, in which the same number of bytes is given: of what is smaller than a huge page, several
  * are in one. All such rooms of the process are in slabs of 8 MiB. The first slab that has room is taken from, so that
- * others become empty: these go back to the system, but for a few. */
+ * others become empty: these go back to the system, but for a few. A new one is had where none has room. */
 void *huge_room(size_t bytes);
 /* NULL is allowed. */
 void huge_room_free(void *room, size_t bytes);

@@ -107,4 +107,21 @@ describe("rooms in huge pages", function()
     for _, room in ipairs(rooms) do give(room) end
     assert(memory("status", "VmRSS") - size < 40)
   end)
+
+  it("are taken from empty slabs that stayed before the system is asked for others", function()
+    if is_sanitized then pending "here they are malloc's" return end
+    local rooms, bytes, mapped = {}, 4 * MIB, {} -- half a slab each
+    for i = 1, 40 do rooms[i] = C.huge_room(bytes) end
+    for i = 40, 17, -1 do C.huge_room_free(rooms[i], bytes) end -- the last slabs, which are empty first, stay
+    for line in io.lines "/proc/self/maps" do
+      local first, last = line:match "^(%x+)-(%x+) "
+      mapped[#mapped + 1] = { tonumber(first, 16), tonumber(last, 16) }
+    end
+    local again, is_there = C.huge_room(bytes), false
+    local at = tonumber(ffi.cast("uintptr_t", again))
+    for _, range in ipairs(mapped) do is_there = is_there or range[1] <= at and at + bytes <= range[2] end
+    assert(is_there, "a new slab")
+    C.huge_room_free(again, bytes)
+    for i = 1, 16 do C.huge_room_free(rooms[i], bytes) end
+  end)
 end)

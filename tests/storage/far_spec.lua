@@ -305,6 +305,38 @@ describe("a loader over files on a server", function()
     files.remove(cache)
   end)
 
+  it("downloads what is damaged in a site's cache, of another version or of a broken disk", function()
+    shardrt.ndarray.arange(2 ^ 18, "int32"):save(folder .. "/site.npy") -- 1 MiB, and the header
+    local site, cache = files.folder(), files.folder()
+    local function read(into)
+      local result, counts = run(([[
+        ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+        if %q ~= "" then ffi.C.setenv("SHARDRT_SITE_CACHE", %q, 1) end
+        local x = shardrt.ndarray.load(url .. "/site.npy")
+        for i = 0, x.size - 1 do assert(x.data[i] == i, "a wrong element") end
+      ]]):format(into == site and "" or site, site), { cache = into })
+      ran(result)
+      return counts.bytes
+    end
+    read(site)
+    assert.equal(0, read(cache))
+    local pipe = io.popen(("find '%s/http' -size +200k | sort"):format(site))
+    for path in pipe:lines() do -- of one the footer, of the next a page
+      local file = assert(io.open(path, "r+b"))
+      local at = path:byte(-1) % 2 == 0 and 2 ^ 18 or 5000
+      file:seek("set", at)
+      local byte = file:read(1)
+      file:seek("set", at)
+      file:write(string.char((byte:byte() + 1) % 256))
+      file:close()
+    end
+    pipe:close()
+    assert.is_true(read(cache) >= 2 ^ 20)
+    assert.equal(0, read(cache))
+    files.remove(site)
+    files.remove(cache)
+  end)
+
   it("is told in one line of a server that does not answer, and of an object that is another one", function()
     local result = run([[
       shardrt.source.npy { x = url .. "/hang" }

@@ -124,6 +124,20 @@ describe("an object that all processes write", function()
     end
   end)
 
+  it("is asked for once where the server refuses it, though the job was asked to end before", function()
+    server:log()
+    local result = run([[
+      local x = shardrt.ndarray.arange(3e6, "float32")
+      require "shardrt.base.ffi".shardrt_stop_ask()
+      print(pcall(shardrt.save, "s3://nothing/x.safetensors", { x = x }))
+    ]], { processes = 2 })
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find("404 NoSuchBucket", 1, true), result.stdout)
+    local begun = 0
+    for _, line in ipairs(server:log()) do begun = begun + (line:find "^POST .*uploads= " and 1 or 0) end
+    assert.equal(1, begun)
+  end)
+
   it("must lie in a bucket that has a name", function()
     for _, dir in ipairs { "s3://", "s3:///run", "az:///run" } do
       local ok, problem = pcall(require "shardrt".checkpoint, { dir = dir })

@@ -67,12 +67,17 @@ static void name_of(const struct rangecache_key *key, int64_t number, bool is_pa
            (unsigned long long)key->a, (unsigned long long)key->b, (unsigned long long)number, is_part ? ".part" : "");
 }
 
+/* Nothing can be removed there: what is damaged there must not count as being there. */
+static bool is_sites(int32_t place) {
+  return place % 2 != 0;
+}
+
 /* The places where a block may lie, in the order in which they are looked at: its path in this one; false: it cannot be
  * there. */
 static bool path_in(const struct rangecache *self, int32_t place, const struct rangecache_key *key, int64_t number,
                     char path[PATH_MAX]) {
   char name[NAME];
-  const char *folder = place % 2 == 0 ? self->folder : self->site;
+  const char *folder = is_sites(place) ? self->site : self->folder;
   if (folder == NULL) return false;
   name_of(key, number, place >= PARTS, name);
   const int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
@@ -88,8 +93,8 @@ static int open_folder(const struct rangecache *self) {
 void rangecache_drop(const struct rangecache *self, const struct rangecache_key *key, int64_t number) {
   char path[PATH_MAX];
   /* What is counted is then too much, until somebody counts again. */
-  for (int32_t place = 0; place < PLACES; place += 2)
-    if (path_in(self, place, key, number, path)) unlink(path);
+  for (int32_t place = 0; place < PLACES; place++)
+    if (!is_sites(place) && path_in(self, place, key, number, path)) unlink(path);
 }
 
 static uint32_t footer_crc(const struct rangecache_footer *footer) {
@@ -129,9 +134,9 @@ struct rangecache_span rangecache_has(const struct rangecache *self, const struc
   struct rangecache_footer about;
   for (int32_t place = 0; place < PLACES; place++) {
     if (!path_in(self, place, key, number, path)) continue;
-    if (place < PARTS && access(path, R_OK) == 0) return (struct rangecache_span){0, bytes};
-    const int fd = place >= PARTS ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    const bool is_there = fd >= 0 && read_footer(fd, key, number, bytes, true, &about);
+    if (place == 0 && access(path, R_OK) == 0) return (struct rangecache_span){0, bytes};
+    const int fd = place > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const bool is_there = fd >= 0 && read_footer(fd, key, number, bytes, place >= PARTS, &about);
     if (fd >= 0) close(fd);
     if (is_there) return span_of(&about);
   }
@@ -162,7 +167,7 @@ bool rangecache_find(const struct rangecache *self, const struct rangecache_key 
       return true;
     }
     rangecache_leave(block);
-    if (!is_whole) rangecache_drop(self, key, number);
+    if (!is_whole && !is_sites(place)) rangecache_drop(self, key, number);
   }
   return false;
 }

@@ -64,7 +64,7 @@ struct rangecache_block {
 int rangecache_open(const char *folder, int64_t limit, struct rangecache *out);
 void rangecache_close(struct rangecache *self); /* any that is zeroed or was opened */
 
-/* What is there of a block that is `bytes` long; what is damaged shows when it is read. */
+/* What is there of a block that is `bytes` long; what is damaged shows when it is found, or read. */
 struct rangecache_span rangecache_has(const struct rangecache *self, const struct rangecache_key *key, int64_t number,
                                       size_t bytes);
 /* Opens a block, `bytes` long, of which `wanted` is there, in place of the one that is open there, and notes that it is

@@ -301,16 +301,26 @@ static int hold_block(const struct remote *self, struct state *state, const stru
       self->shown, (long long)self->cache.limit);
 }
 
+static int try_page(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes,
+                    uint8_t *dst, struct rangecache_span *got, bool *is_read) {
+  const int32_t page = (int32_t)(all->at % BLOCK / PAGE);
+  int code = hold_block(self, state, all, bytes);
+  *is_read = code == SHARDRT_OK && rangecache_read(&self->cache, &state->block, page, dst, got);
+  return code;
+}
+
 /* Reads what can be had of the page that a stretch begins in, to its place in `dst`: *got, of which the stretch's next
  * `bytes` bytes are a part. */
 static int read_page(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes,
                      uint8_t *dst, struct rangecache_span *got) {
-  const int32_t page = (int32_t)(all->at % BLOCK / PAGE);
-  for (int32_t i = 0; i < ATTEMPTS; i++) {
-    int code = hold_block(self, state, all, bytes);
-    if (code != SHARDRT_OK) return code;
-    if (rangecache_read(&self->cache, &state->block, page, dst, got)) return SHARDRT_OK;
-  }
+  bool is_read;
+  int code = try_page(self, state, all, bytes, dst, got, &is_read);
+  if (code != SHARDRT_OK || is_read) return code;
+  struct remote alone = *self; /* what is damaged in the site's cache stays there */
+  alone.cache.site = NULL;
+  for (int32_t i = 1; i < ATTEMPTS && code == SHARDRT_OK && !is_read; i++)
+    code = try_page(&alone, state, all, bytes, dst, got, &is_read);
+  if (code != SHARDRT_OK || is_read) return code;
   return error_set(SHARDRT_EIO, "%s: what is written to the cache folder %s comes back damaged", self->shown,
                    self->cache.folder);
 }

@@ -45,8 +45,8 @@ int multipart_complete(const char *address, const struct multipart *upload, int3
                        const char (*tags)[MULTIPART_TAG]);
 /* One that is not there any more is no error. `tries` as ask.h has it. */
 int multipart_abort(const char *address, const char *id, int32_t tries);
-/* Ends all uploads that are open of this key, or of all keys that begin so: a killed job's. Whether the server lets one
- * is not told. */
+/* Ends the uploads that are open of this key, or of all keys that begin so: a killed job's, as many as the first page
+ * of the server's list has. Whether the server lets one is not told. */
 void multipart_abort_left(const char *address, bool all);
 
 #endif
