@@ -199,6 +199,10 @@ int32_t array_local_device(const shardrt_array *array, int64_t i) {
   return array->shards[i].device - array->process * array->devices_per_process;
 }
 
+int64_t array_processes(const shardrt_array *array) {
+  return (shardrt_mesh_size(shardrt_sharding_mesh(array->sharding)) - 1) / array->devices_per_process + 1;
+}
+
 /* With the array in the message, as a device's memory or a device may fail at any of many. */
 static int wrong_device(const shardrt_array *array, int64_t i, int code) {
   char bytes[512];

@@ -1010,4 +1010,54 @@ describe("a computation of this kind", function()
     assert.truthy(got[1]:match "^%d+ %d+")
     assert.equal(got[1], got[2])
   end)
+
+  -- The bits of each block of a product, of six devices as two each of three processes have them.
+  local BLOCKS_OF = [[
+    local ffi, C, arrays = require "ffi", require "shardrt.base.ffi", require "tests.support.arrays"
+    local P = arrays.P
+    local function over(spec) return arrays.sharding({ 2, 3 }, { "a", "b" }, spec) end
+    local function make(process, at, shape, value)
+      local out = ffi.new "shardrt_array *[1]"
+      assert(0 == C.shardrt_array_new(at.handle, C.SHARDRT_FLOAT32, 2, ffi.new("int64_t[2]", shape), process, 2, out))
+      if value then assert(0 == C.shardrt_array_fill_global(out[0], value)) end
+      return out[0]
+    end
+    math.randomseed(7)
+    for _, case in ipairs { { 1400, 300, 1900 }, { 2046, 1001, 1031 }, { 2200, 640, 1100 } } do
+      local m, k, n = unpack(case)
+      local x, y = ffi.new("float[?]", m * k), ffi.new("float[?]", k * n)
+      for i = 0, m * k - 1 do x[i] = math.random() - 0.5 end
+      for i = 0, k * n - 1 do y[i] = math.random() - 0.5 end
+      for process = 0, 2 do
+        local rows, whole = over(P "a"), over(P())
+        local out = make(process, rows, { m, n })
+        assert(0 == C.shardrt_matmul(make(process, rows, { m, k }, x), make(process, whole, { k, n }, y), 0, 0, 0, out))
+        for i = 0, 1 do
+          local data, sum = ffi.cast("uint32_t *", arrays.data(out, i)), 0
+          for j = 0, m / 2 * n - 1 do sum = (sum * 31 + data[j]) % 2 ^ 40 end
+          print(("%d rows from %d: %.0f"):format(m, tonumber(C.shardrt_array_shard(out, i).box.start[0]), sum))
+        end
+      end
+    end
+  ]]
+
+  it("gives replicas of a product the same bits in processes with one block and with two", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/blocks.lua", "w"))
+    file:write('package.path = "./?.lua;" .. package.path\n', BLOCKS_OF)
+    file:close()
+    -- Of these of OpenBLAS's loops the bits depend on a tile's sizes.
+    local pipe = io.popen(("OPENBLAS_CORETYPE=Haswell timeout 60 %s --devices 6 %s/blocks.lua 2>&1"):format(
+      os.getenv "SHARDRT", folder))
+    local found, count = {}, 0
+    for line in pipe:lines() do
+      local block, bits = line:match "^(%d+ rows from %d+): (%d+)$"
+      assert(block, line)
+      assert.equal(found[block] or bits, bits, block)
+      found[block], count = bits, count + 1
+    end
+    pipe:close()
+    mpi.remove(folder)
+    assert.equal(18, count)
+  end)
 end)

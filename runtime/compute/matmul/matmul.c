@@ -1,10 +1,10 @@
 /* matmul.c - products of matrices, batches of them.
  *
- * A product is cut into tiles by its sizes and the number of its blocks, and each is computed by one thread; so are the
- * bits of the result the same on any number of threads. (OpenBLAS's are not, nor the same in tiles of another size, on
- * some processors.) A transposed operand is read as it lies. Shards of the result with one box whose operands differ
- * are parts of one sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself.
- * Where devices have memory of their own, product.c does it. */
+ * A product is cut into tiles by its sizes and the number of its processes, and each is computed by one thread; so are
+ * the bits of the result the same on any number of threads, and in all replicas. (OpenBLAS's are not, nor the same in
+ * tiles of another size, on some processors.) A transposed operand is read as it lies. Shards of the result with one
+ * box whose operands differ are parts of one sum, which one thread adds up tile by tile, in the shards' order: no part
+ * is ever stored by itself. Where devices have memory of their own, product.c does it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -17,6 +17,7 @@
 #include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
+#include "memory/array.h"
 #include "memory/convert.h"
 #include "platform/accelerator.h"
 
@@ -120,10 +121,14 @@ static int64_t half_of(int64_t side) {
   return ((side + 1) / 2 + LEAST_SIDE - 1) / LEAST_SIDE * LEAST_SIDE;
 }
 
-/* Elements of a tile, at most; a product with a vector reads as much as it computes, so that `depth` is k there. */
+/* Elements of a tile, at most; a product with a vector reads as much as it computes, so that `depth` is k there. It
+ * follows from what all processes know: replicas in different ones are cut alike. */
 static int64_t largest_tile(const struct product *self, int64_t depth) {
-  const double all = (double)self->blocks->count * (double)self->batches * (double)self->m * (double)self->n;
-  const double share = all * (double)depth / TILES;
+  const shardrt_array *out = self->out.array;
+  double whole = 1;
+  for (int32_t d = 0; d < shardrt_array_ndim(out); d++) whole *= (double)shardrt_array_shape(out)[d];
+  const double block = (double)self->out.elements, own = whole / (double)array_processes(out);
+  const double share = (own < block ? block : own) * (double)depth / TILES;
   const int64_t most = self->terms.count > self->blocks->count ? TILE_ADDED : TILE;
   return (share < TILE_LEAST ? TILE_LEAST : share > (double)most ? most : (int64_t)share) / depth;
 }
