@@ -196,10 +196,15 @@ static int by_process(const void *a, const void *b) {
   return by_offset(&x->runs, &y->runs);
 }
 
-int object_pieces_reach(struct object_pieces *self, size_t to, struct object_range mine) {
-  int code = SHARDRT_OK;
-  for (; code == SHARDRT_OK && self->end < self->count && self->open[self->end].piece->offset < to; self->end++)
-    code = open_piece(self, &self->open[self->end]);
+int object_pieces_reach(struct object_pieces *self, size_t to, struct object_range mine, int code) {
+  for (; self->end < self->count && self->open[self->end].piece->offset < to; self->end++) {
+    struct open_piece *next = &self->open[self->end];
+    if (next->piece->rows != NULL) { /* the others meet next where this is laid out: there they hear who failed */
+      code = shardrt_check_outcome(self->job, self->what, code);
+      if (code != SHARDRT_OK) return code;
+    }
+    if (code == SHARDRT_OK) code = open_piece(self, next);
+  }
   self->foreign_count = 0;
   for (int64_t i = self->first; i < self->end && code == SHARDRT_OK; i++) {
     const struct object_range range = within(self->open[i].piece, mine);

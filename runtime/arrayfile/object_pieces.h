@@ -29,8 +29,9 @@ int object_pieces_begin(shardrt_job *job, const char *what, int64_t count, const
 void object_pieces_end(struct object_pieces *self); /* any that is zeroed or was begun */
 
 /* Opens the pieces that begin before byte `to`, which all processes do together, and finds who else has bytes of
- * `mine`. What laying out and borrowing fail with; ENOMEM. */
-int object_pieces_reach(struct object_pieces *self, size_t to, struct object_range mine);
+ * `mine`. `code`: what this process failed with before, which the others do not know yet: it opens nothing, and meets
+ * them where a piece is laid out anew. That; what laying out and borrowing fail with; ENOMEM. */
+int object_pieces_reach(struct object_pieces *self, size_t to, struct object_range mine, int code);
 /* Closes those that end by there. */
 void object_pieces_leave(struct object_pieces *self, size_t to);
 

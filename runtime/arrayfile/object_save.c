@@ -162,7 +162,7 @@ static int write_windows(struct object_write *w, int *pending) {
     const int32_t own = part_of(w, window, w->info->process_index);
     const size_t to = (size_t)(window + 1) * (size_t)n * w->upload.part_bytes;
     char *part = NULL;
-    code = *pending == SHARDRT_OK ? object_pieces_reach(&w->pieces, to, range_of(w, own)) : *pending;
+    code = object_pieces_reach(&w->pieces, to, range_of(w, own), *pending);
     if (code == SHARDRT_OK && own != 0) code = object_upload_take(&w->upload, &part);
     code = shardrt_check_outcome(w->job, w->what, code);
     if (code == SHARDRT_OK) code = exchange_window(w, window, part);
