@@ -168,6 +168,27 @@ local function chain(lane, nin, nsteps, far)
   run(("%d operands, %d steps"):format(nin, nsteps), list, lane, operands, pick(DTYPES), shape, library)
 end
 
+-- Several results of some of the steps, which later ones take too. Each is one of a row of steps, so that none is a
+-- constant alone.
+local function several(lane, nresults)
+  local shape, list, registers, dtypes = pick(SHAPES), {}, {}, {}
+  local operands = { broadcast(lane, shape), broadcast(pick(DTYPES), shape), broadcast(lane, {}) }
+  local outs, handles = {}, ffi.new("shardrt_array *[3]", operands)
+  for k = 1, nresults do
+    for _ = 1, random(1, 4) do
+      list[#list + 1] = { pick { "ADD", "SUB", "MUL", "MAXIMUM" }, random(0, #list + 2), #list + 2 }
+    end
+    registers[k], dtypes[k] = #list + 2, pick { lane, pick(DTYPES) }
+    outs[k] = arrays.new(OVER[#shape > 0], dtypes[k], shape)
+  end
+  fail.check(C.shardrt_elementwise_several(steps_of(list), #list, C["SHARDRT_" .. lane:upper()], #operands, handles,
+    nresults, ffi.new("int32_t[?]", nresults, registers), ffi.new("shardrt_array *[?]", nresults, outs)))
+  for k = 1, nresults do
+    write(("result %d of %d in %s {%s}"):format(k, nresults, lane, table.concat(shape, ",")), dtypes[k], false,
+      product(shape), outs[k])
+  end
+end
+
 -- So many values at a time are needed, in a row.
 local function wide(lane, nin, nvalues)
   local operands, list, shape = {}, {}, pick(SHAPES)
@@ -200,6 +221,7 @@ for _, lane in ipairs(LANES) do
   chain(lane, 2, 130, 0.02)
   chain(lane, 20, 30, 1)
   chain(lane, 56, 200, 1)
+  for i = 1, 8 do several(lane, i % 3 + 1) end
   wide(lane, 2, 17)
   wide(lane, 3, 120)
 end
