@@ -231,11 +231,16 @@ function array.is_gradient(x) return class.inside(x).is_gradient == true end
 
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
 
+--- Whether an array was deleted or dropped.
+---@param x shardrt.Array
+---@return boolean
+function array.is_gone(x) return class.inside(x).handle == false end
+
 --- An error if the array was deleted; a sum that waits goes on waiting.
 ---@param caller string
 ---@param x shardrt.Array
 function array.check(caller, x)
-  if class.inside(x).handle == false then fail("%s: the array %s was deleted", caller, describe(x)) end
+  if array.is_gone(x) then fail("%s: the array %s was deleted", caller, describe(x)) end
 end
 
 --- The handle, of an array that was not deleted.

@@ -424,6 +424,7 @@ function dispatch.partial(caller, o, compute, wanted)
   local function finish(to, asked)
     local who = asked or caller
     if made then return dispatch.move(who, made, to) end
+    if array.is_gone(parts) then fail("%s: adding up failed before, and what was added up is gone with it", who) end
     local goal
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
       goal = common_mesh.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
