@@ -219,7 +219,7 @@ end
 ---@param given string|string[]
 ---@return string[]
 function file_patterns.expand(caller, given)
-  local values, paths = type(given) == "table" and given or { given }, {}
+  local values, paths = type(given) == "table" and given or { path.check(caller, given, "data") }, {}
   if type(given) == "table" and (not list.length(given) or #given == 0) then
     fail("%s: it takes a path, a pattern or a list of these, not %s", caller, list.show(given))
   end
