@@ -1019,8 +1019,9 @@ describe("a computation of this kind", function()
     local function make(process, at, shape, value)
       local out = ffi.new "shardrt_array *[1]"
       assert(0 == C.shardrt_array_new(at.handle, C.SHARDRT_FLOAT32, 2, ffi.new("int64_t[2]", shape), process, 2, out))
-      if value then assert(0 == C.shardrt_array_fill_global(out[0], value)) end
-      return out[0]
+      local made = ffi.gc(out[0], C.shardrt_array_free)
+      if value then assert(0 == C.shardrt_array_fill_global(made, value)) end
+      return made
     end
     math.randomseed(7)
     for _, case in ipairs { { 1400, 300, 1900 }, { 2046, 1001, 1031 }, { 2200, 640, 1100 } } do
@@ -1031,7 +1032,8 @@ describe("a computation of this kind", function()
       for process = 0, 2 do
         local rows, whole = over(P "a"), over(P())
         local out = make(process, rows, { m, n })
-        assert(0 == C.shardrt_matmul(make(process, rows, { m, k }, x), make(process, whole, { k, n }, y), 0, 0, 0, out))
+        local a, b = make(process, rows, { m, k }, x), make(process, whole, { k, n }, y)
+        assert(0 == C.shardrt_matmul(a, b, 0, 0, 0, out))
         for i = 0, 1 do
           local data, sum = ffi.cast("uint32_t *", arrays.data(out, i)), 0
           for j = 0, m / 2 * n - 1 do sum = (sum * 31 + data[j]) % 2 ^ 40 end
