@@ -8,6 +8,7 @@ ffi.cdef [[
 void *huge_room(size_t bytes);
 void huge_room_free(void *room, size_t bytes);
 size_t huge_room_size(size_t bytes);
+int malloc_trim(size_t bytes);
 ]]
 
 local KIB, MIB = 1024, 1024 ^ 2
@@ -92,7 +93,8 @@ describe("rooms in huge pages", function()
     table.sort(rooms, function(a, b) return a.first < b.first end)
     for i = 2, #rooms do assert(rooms[i - 1].first + rooms[i - 1].bytes <= rooms[i].first, "two share memory") end
     for _, room in ipairs(rooms) do give(room) end
-    if not is_sanitized then assert(memory("status", "VmRSS") - before < 64) end
+    ffi.C.malloc_trim(0) -- what malloc kept of the larger rooms depends on their order
+    if not is_sanitized then assert(memory("status", "VmRSS") - before < 48, "more than the four slabs that stay") end
   end)
 
   it("lie in huge pages where the system grants these, and go back to it", function()
