@@ -305,6 +305,48 @@ describe("a loader over files on a server", function()
     files.remove(cache)
   end)
 
+  it("opens, for runs that are shuffled, the files that it reads first, and not all of them in each process", function()
+    local result = run(LARGE .. [[
+      ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+      local rank = shardrt.process_index()
+      ffi.C.setenv("SHARDRT_CACHE", os.getenv "SHARDRT_CACHE" .. "/" .. rank, 1) -- as on two hosts
+      local source = shardrt.source.jsonl(many(url, "jsonl", 70))
+      shardrt.sync_global_devices "opened"
+      if rank == 0 then counts() end
+      shardrt.sync_global_devices "counted"
+      local loader = shardrt.loader { source = source, batch_size = 4, shuffle = "blocks", window = 2, seed = 3,
+        epochs = 1, num_workers = 1, prefetch = 1 }
+      shardrt.sync_global_devices "made"
+      if rank == 0 then shardrt.say("%s", counts():match "^%d+") end
+      local rows = 0
+      for batch in loader do rows = rows + batch.x.shape[1] end
+      assert(rows >= 68, rows)
+    ]], { processes = 2 })
+    ran(result)
+    assert.is_true(tonumber(result.stdout) <= 20, result.stdout)
+  end)
+
+  it("asks for each byte once where processes read parts of one block at the same time, and for a head once", function()
+    shardrt.ndarray.arange(1640 * 1000, "int32"):reshape { 1640, 1000 }:save(folder .. "/border.npy")
+    local last = 128 + (3 * 410 + 400) * 4000
+    for round = 1, 3 do
+      local result, counts = run([[
+        local source = shardrt.source.npy { x = url .. "/border.npy" }
+        local function read(p)
+          local x = source:read(p * 410, 400).x -- what it ends in and the next one begins in is one block
+          local first, wrong = ffi.cast("const int32_t *", x.data), 0
+          for i = 0, x.size - 1 do if first[i] ~= p * 410000 + i then wrong = wrong + 1 end end
+          assert(wrong == 0, wrong .. " are wrong")
+        end
+        shardrt.sync_global_devices "opened"
+        for i = 0, 3 do read((shardrt.process_index() + i) % 4) end
+      ]], { processes = 4 })
+      ran(result)
+      -- Beside the head, the rows from the first to the last, with those between that share a block with others.
+      assert.equal(last, counts.bytes, "round " .. round)
+    end
+  end)
+
   it("downloads what is damaged in a site's cache, of another version or of a broken disk", function()
     shardrt.ndarray.arange(2 ^ 18, "int32"):save(folder .. "/site.npy") -- 1 MiB, and the header
     local site, cache = files.folder(), files.folder()
