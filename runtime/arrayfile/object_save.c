@@ -186,33 +186,28 @@ static int begin_together(struct object_write *w) {
   return code == SHARDRT_OK && !is_first ? object_upload_join(&w->upload, (const char *)name) : code;
 }
 
-/* What a process tells of its parts: their tags, then the hashes of their pieces. */
+/* All get to know the tags of all parts, and the hashes of their pieces: what one process has of these, where all
+ * others have bits of 1 (job_fold). Nobody needs more room than for the object's parts, however many processes there
+ * are. */
 static int tell_parts(struct object_write *w, int code) {
   struct object_upload *u = &w->upload;
-  const int32_t n = w->info->process_count;
-  const size_t each = (size_t)((u->parts + n - 1) / n), pieces = u->part_bytes / MULTIPART_PART;
-  const size_t bytes = each * (MULTIPART_TAG + pieces * sizeof *u->sums);
-  char *mine = alloc_zeros(bytes, 1), *all = alloc_array((size_t)n, bytes);
-  if (code == SHARDRT_OK && (mine == NULL || all == NULL)) code = ALLOC_FAILED;
-  for (size_t i = 0; code == SHARDRT_OK && i < each; i++) {
-    const int32_t number = part_of(w, (int32_t)i, w->info->process_index);
-    const size_t first = (size_t)(number - 1) * pieces, left = (size_t)u->sums_count - first;
-    if (number == 0) break;
-    memcpy(mine + i * MULTIPART_TAG, u->tags[number - 1], MULTIPART_TAG);
-    memcpy(mine + each * MULTIPART_TAG + i * pieces * sizeof *u->sums, &u->sums[first],
-           (left < pieces ? left : pieces) * sizeof *u->sums);
+  if (w->info->process_count == 1) return code;
+  const size_t tags = u->parts > 1 ? (size_t)u->parts * sizeof *u->tags : 0, pieces = u->part_bytes / MULTIPART_PART;
+  const size_t sums = (size_t)u->sums_count, words = tags / sizeof(uint64_t);
+  uint64_t *told = alloc_array(words + sums, sizeof *told);
+  if (told == NULL && code == SHARDRT_OK) code = ALLOC_FAILED;
+  if (code == SHARDRT_OK) memset(told, 0xff, (words + sums) * sizeof *told);
+  for (int32_t i = 0; code == SHARDRT_OK && part_of(w, i, w->info->process_index) != 0; i++) {
+    const size_t part = (size_t)part_of(w, i, w->info->process_index) - 1, first = part * pieces, left = sums - first;
+    if (tags > 0) memcpy((char *)told + part * MULTIPART_TAG, u->tags[part], MULTIPART_TAG);
+    memcpy(told + words + first, u->sums + first, (left < pieces ? left : pieces) * sizeof *u->sums);
   }
-  code = job_join(w->job, w->what, code, mine, bytes, all);
-  for (int32_t number = 1; code == SHARDRT_OK && all != NULL && number <= u->parts; number++) {
-    const char *from = all + (size_t)((number - 1) % n) * bytes;
-    const size_t i = (size_t)((number - 1) / n), first = (size_t)(number - 1) * pieces;
-    const size_t left = (size_t)u->sums_count - first;
-    memcpy(u->tags[number - 1], from + i * MULTIPART_TAG, MULTIPART_TAG);
-    memcpy(&u->sums[first], from + each * MULTIPART_TAG + i * pieces * sizeof *u->sums,
-           (left < pieces ? left : pieces) * sizeof *u->sums);
+  code = job_fold(w->job, w->what, code, told, words + sums);
+  if (code == SHARDRT_OK && told != NULL) {
+    memcpy(u->tags, told, tags);
+    memcpy(u->sums, told + words, sums * sizeof *u->sums);
   }
-  alloc_free(all);
-  alloc_free(mine);
+  alloc_free(told);
   return code;
 }
 

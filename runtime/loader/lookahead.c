@@ -56,10 +56,30 @@ struct lookahead {
 
 /* ---- what a batch needs ----------------------------------------------------------------------------------------- */
 
+/* What the rows of a batch are gone over for. */
+enum pass {
+  LOOK, /* to see whether something is missing: a few of them */
+  CUT,  /* for where runs begin in their files (run_cuts.h), */
+  READ  /* for that, and to have them read */
+};
+
+/* Has the files of these samples know where runs begin in them, before something is read of them. */
+static void cut_files(const struct lookahead *self, const int64_t *samples, int64_t n) {
+  struct sample_range run = {0};
+  if (self->blocks == NULL || ahead_room(self->ahead) == INT64_MAX) return;
+  for (int64_t i = 0; i < n; i++) {
+    if (samples[i] >= run.first && samples[i] < run.first + run.count) continue;
+    const int64_t block = source_block_from(self->plan->source, samples[i] + 1) - 1;
+    if (block < 0) return;
+    run = source_block(self->plan->source, block);
+    (void)run_cuts_tell(self->plan, block); /* without memory whole blocks come */
+  }
+}
+
 /* Adds what `count` of the real rows of a piece of the batch need, evenly spread over them; each, where `count` is how
  * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
 static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
-                     int64_t count, bool reads) {
+                     int64_t count, enum pass pass) {
   int64_t samples[CHUNK], epochs[CHUNK];
   for (int64_t done = 0; done < count;) {
     const int64_t n = count - done < CHUNK ? count - done : CHUNK;
@@ -70,13 +90,15 @@ static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *i
     }
     /* What does not fit is not read ahead. */
     (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
-    if (reads && ahead_extents(self->ahead)->count >= GATHERED) atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
+    if (pass != LOOK) cut_files(self, samples, n);
+    if (pass == READ && ahead_extents(self->ahead)->count >= GATHERED)
+      atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
     done += n;
   }
 }
 
 /* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
-static void add_batch(struct lookahead *self, bool reads) {
+static void add_batch(struct lookahead *self, enum pass pass) {
   const struct plan *plan = self->plan;
   const bool whole = plan->pipeline == SHARDRT_GLOBAL;
   const int64_t batch_rows = cursor_rows(&self->at, &self->rules);
@@ -84,7 +106,7 @@ static void add_batch(struct lookahead *self, bool reads) {
     const struct plan_field *field = &plan->fields[f];
     const shardrt_box all = source_whole(field->field);
     const int64_t pieces = whole && field->nblocks > 0 ? 1 : field->nblocks;
-    const int64_t step = reads || pieces < LOOKS ? 1 : pieces / LOOKS;
+    const int64_t step = pass != LOOK || pieces < LOOKS ? 1 : pieces / LOOKS;
     for (int64_t i = 0; i < pieces; i += step) {
       const struct plan_block *block = &plan->blocks[field->first_block + i];
       const int64_t first = whole ? 0 : block->first_row;
@@ -92,7 +114,7 @@ static void add_batch(struct lookahead *self, bool reads) {
       if (rows > batch_rows - first) rows = batch_rows - first;
       if (rows <= 0) continue;
       const int64_t looks = pieces < LOOKS ? LOOKS / pieces : 1;
-      add_rows(self, f, whole ? &all : &block->inner, first, rows, reads || rows < looks ? rows : looks, reads);
+      add_rows(self, f, whole ? &all : &block->inner, first, rows, pass != LOOK || rows < looks ? rows : looks, pass);
     }
   }
 }
@@ -101,12 +123,12 @@ static void add_batch(struct lookahead *self, bool reads) {
 static bool is_found(struct lookahead *self) {
   epoch_order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
   self->order.blocks = self->blocks;
-  add_batch(self, false);
+  add_batch(self, LOOK);
   return !ahead_is_missing(self->ahead);
 }
 
 static void bring_batch(struct lookahead *self) {
-  add_batch(self, true);
+  add_batch(self, READ);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
   atomic_store(&self->downloaded, ahead_downloaded(self->ahead));
 }
@@ -242,7 +264,10 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
   if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
   if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
   if (code == SHARDRT_OK) made->far = far_of(plan, ahead_room(made->ahead));
-  if (code == SHARDRT_OK && blocks != NULL && ahead_room(made->ahead) < INT64_MAX) code = run_cuts_tell(plan);
+  if (code == SHARDRT_OK && blocks != NULL && ahead_room(made->ahead) < INT64_MAX) {
+    add_batch(made, CUT); /* later ones by the thread, which is ahead of the workers */
+    (void)ahead_is_missing(made->ahead);
+  }
   if (code == SHARDRT_OK) code = start_thread(made);
   if (code == SHARDRT_OK) {
     *out = made;

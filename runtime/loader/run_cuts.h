@@ -4,7 +4,8 @@
 
 #include "loader/plan/plan.h"
 
-/* By remote_cut, of the blocks of the plan's source and the fields that the plan reads. ENOMEM. */
-int run_cuts_tell(const struct plan *plan);
+/* By remote_cut, of the blocks of the plan's source and the fields that the plan reads: the files that a block, which
+ * is not empty, begins in, if they were not told before. ENOMEM. */
+int run_cuts_tell(const struct plan *plan, int64_t block);
 
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -28,6 +29,7 @@ static struct {
   atomic_long first; /* seconds of the clock when undo was asked for; 0: it was not */
   struct sigaction before[HEARD];
   bool is_ours[HEARD];
+  atomic_int telling; /* handlers, of any thread, that may be writing to the pipe */
 } now;
 
 static void end_process(int number) {
@@ -60,9 +62,12 @@ static bool is_impatient(int number) {
 }
 
 bool signal_undo_now(int number) {
-  const int writer = now.writer, kept = errno;
-  if (writer == 0 || getpid() != now.process || is_impatient(number)) return false;
-  const bool is_told = write(writer, &number, sizeof number) == (ssize_t)sizeof number;
+  const int kept = errno;
+  now.telling++; /* before the pipe is looked at: from here on it stays open */
+  const int writer = now.writer;
+  const bool is_told = writer != 0 && getpid() == now.process && !is_impatient(number) &&
+                       write(writer, &number, sizeof number) == (ssize_t)sizeof number;
+  now.telling--;
   errno = kept;
   return is_told;
 }
@@ -111,6 +116,8 @@ void signal_undo_end(void) {
     if (is_ours) sigaction(heard[i], &now.before[i], NULL);
   }
   now.writer = 0;
+  /* Who has seen the pipe may be another thread's handler, which is done soon. This thread's are, or come later. */
+  while (now.telling > 0) (void)sched_yield();
   (void)!write(writer, &end, sizeof end);
   pthread_join(now.thread, NULL);
   close(now.pipe[0]);

@@ -305,6 +305,112 @@ describe("a loader over files on a server", function()
     files.remove(cache)
   end)
 
+  local PART = [[
+    ffi.cdef "struct room { uint64_t now, most; }; int setrlimit(int what, const struct room *room);"
+    local FSIZE = 1
+    local source = shardrt.source.npy { x = url .. "/killed.npy" }
+    local function read(first, count)
+      local x = source:read(first, count).x
+      local numbers, wrong = ffi.cast("const int32_t *", x.data), 0
+      for i = 0, x.size - 1 do if numbers[i] ~= first * 1000 + i then wrong = wrong + 1 end end
+      assert(wrong == 0, wrong .. " are wrong")
+    end
+  ]]
+
+  it("is as it was where a process is killed in the middle of a part of a block, or of making it whole", function()
+    shardrt.ndarray.arange(1000 * 1000, "int32"):reshape { 1000, 1000 }:save(folder .. "/killed.npy")
+    local bytes, cache = files.slurp(folder .. "/killed.npy"), files.folder()
+    -- Reads rows; `most`: a file that would be longer than so many bytes ends the process (SIGXFSZ) as it is written.
+    local function read(first, count, most)
+      local limit = most and ("ffi.C.setrlimit(FSIZE, ffi.new('struct room', %d, %d))"):format(most, most) or ""
+      local result, counts = run(PART .. limit .. ("\nread(%d, %d)"):format(first, count), { cache = cache })
+      assert.equal(most and 128 + 25 or 0, result.status, result.output)
+      return counts.bytes
+    end
+    local function is_left(most, ...) -- what was half written, one of these bytes of the file
+      local left, found = files.slurp(cache .. "/http/new"), false
+      assert.equal(most, #left)
+      for _, at in ipairs { ... } do found = found or left == bytes:sub(at + 1, at + most) end
+      assert.is_true(found)
+    end
+    local BLOCK = 2 ^ 18
+    read(100, 263, 100000) -- two parts, and whole blocks between them
+    is_left(100000, 100 * 4000 + 128, 5 * BLOCK)
+    assert.equal(263 * 4000, read(100, 263))
+    read(70, 10, 200000) -- what is missing of the block in which the first part lies
+    is_left(200000, BLOCK)
+    assert.equal(0, read(100, 263))
+    assert.equal(100 * 4000 + 128 - BLOCK, read(70, 10))
+    assert.equal(0, read(70, 290))
+    files.remove(cache)
+  end)
+
+  it("says where memory is exhausted while parts of blocks are put together, and has the right bytes then", function()
+    shardrt.ndarray.arange(1000 * 1000, "int32"):reshape { 1000, 1000 }:save(folder .. "/killed.npy")
+    ran((run(PART .. [[
+      local C = require "shardrt.base.ffi"
+      local n, lacked, met = 0, 0, true
+      while met do
+        n = n + 1
+        os.execute(("rm -rf '%s/http'"):format(os.getenv "SHARDRT_CACHE"))
+        C.shardrt_alloc_fail_at(n)
+        local ok, message = pcall(function()
+          read(100 + n, 263)
+          read(363 + n, 263) -- of the block between the two there is a part
+        end)
+        met = tonumber(C.shardrt_alloc_fail_at(0)) >= n
+        assert(ok or met and tostring(message):find("out of memory", 1, true), message)
+        if not ok then
+          lacked = lacked + 1
+          read(100 + n, 526)
+        end
+      end
+      assert(lacked > 10, lacked .. " of " .. n)
+    ]])))
+  end)
+
+  it("opens, for runs that are shuffled, the files that it reads first, and not all of them in each process", function()
+    local result = run(LARGE .. [[
+      ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+      local rank = shardrt.process_index()
+      ffi.C.setenv("SHARDRT_CACHE", os.getenv "SHARDRT_CACHE" .. "/" .. rank, 1) -- as on two hosts
+      local source = shardrt.source.jsonl(many(url, "jsonl", 70))
+      shardrt.sync_global_devices "opened"
+      if rank == 0 then counts() end
+      shardrt.sync_global_devices "counted"
+      local loader = shardrt.loader { source = source, batch_size = 4, shuffle = "blocks", window = 2, seed = 3,
+        epochs = 1, num_workers = 1, prefetch = 1 }
+      shardrt.sync_global_devices "made"
+      if rank == 0 then shardrt.say("%s", counts():match "^%d+") end
+      local rows = 0
+      for batch in loader do rows = rows + batch.x.shape[1] end
+      assert(rows >= 68, rows)
+    ]], { processes = 2 })
+    ran(result)
+    assert.is_true(tonumber(result.stdout) <= 20, result.stdout)
+  end)
+
+  it("asks for each byte once where processes read parts of one block at the same time, and for a head once", function()
+    shardrt.ndarray.arange(1640 * 1000, "int32"):reshape { 1640, 1000 }:save(folder .. "/border.npy")
+    local last = 128 + (3 * 410 + 400) * 4000
+    for round = 1, 3 do
+      local result, counts = run([[
+        local source = shardrt.source.npy { x = url .. "/border.npy" }
+        local function read(p)
+          local x = source:read(p * 410, 400).x -- what it ends in and the next one begins in is one block
+          local first, wrong = ffi.cast("const int32_t *", x.data), 0
+          for i = 0, x.size - 1 do if first[i] ~= p * 410000 + i then wrong = wrong + 1 end end
+          assert(wrong == 0, wrong .. " are wrong")
+        end
+        shardrt.sync_global_devices "opened"
+        for i = 0, 3 do read((shardrt.process_index() + i) % 4) end
+      ]], { processes = 4 })
+      ran(result)
+      -- Beside the head, the rows from the first to the last, with those between that share a block with others.
+      assert.equal(last, counts.bytes, "round " .. round)
+    end
+  end)
+
   it("downloads what is damaged in a site's cache, of another version or of a broken disk", function()
     shardrt.ndarray.arange(2 ^ 18, "int32"):save(folder .. "/site.npy") -- 1 MiB, and the header
     local site, cache = files.folder(), files.folder()

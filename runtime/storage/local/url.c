@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 
 static bool is_http(const char *path) {
   return strncasecmp(path, "http://", 7) == 0 || strncasecmp(path, "https://", 8) == 0;
@@ -34,4 +35,11 @@ char *url_shown(const char *url) {
   const char *from = at != NULL ? at + 1 : host;
   return alloc_text("%.*s%.*s%s", (int)(host - url), url, (int)(host + rest - from), from,
                     host[rest] == '?' ? "?…" : "");
+}
+
+int url_refuse(int code, const char *address, const char *what) {
+  char *shown = url_shown(address);
+  code = shown != NULL ? error_set(code, "%s: %s", shown, what) : ALLOC_FAILED;
+  alloc_free(shown);
+  return code;
 }

@@ -11,4 +11,7 @@ bool url_is(const char *path);
  * signature. Owned by the caller; NULL when out of memory. */
 char *url_shown(const char *url);
 
+/* A message that begins with url_shown's text: the address, then `what`. Returns `code`. ENOMEM. */
+int url_refuse(int code, const char *address, const char *what);
+
 #endif

@@ -136,7 +136,7 @@ static void add_request(const struct remote *self, int64_t number, struct rangec
 }
 
 /* Adds requests for what the cache does not have of the bytes first … stop, and for what lies between that and what it
- * has of a block, as long as there is room. */
+ * has of a block, as long as there is room. Their blocks are claimed: nobody else is bringing anything of them. */
 static void add_requests(const struct remote *self, size_t first, size_t stop, struct requests *out) {
   const int64_t mine = out->n;
   for (int64_t number = (int64_t)(first / BLOCK); (size_t)number * BLOCK < stop; number++) {
@@ -153,12 +153,26 @@ static void add_requests(const struct remote *self, size_t first, size_t stop, s
   }
 }
 
-/* Waits until the bytes first … stop are this process's to download, or those from `at` to `enough` are there (false).
- */
+static size_t blocks_begin(size_t at) {
+  return at / BLOCK * BLOCK;
+}
+
+static size_t blocks_end(size_t at) {
+  return (at + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+/* A claim on the whole blocks that have these bytes: of a block the cache keeps bytes that follow each other, so two
+ * who bring different ones would bring what lies between twice, or one in place of the other's. */
+static bool claim_blocks(const struct remote *self, int claims, size_t first, size_t stop) {
+  return rangecache_claim(claims, &self->key, blocks_begin(first), blocks_end(stop));
+}
+
+/* Waits until the blocks of the bytes first … stop are this process's to download, or those from `at` to `enough` are
+ * there (false). */
 static bool wait_for_claim(const struct remote *self, int claims, size_t first, size_t stop, size_t at, size_t enough) {
   const double end = shardrt_clock() + fetch_patience(stop - first);
   long pause = 100000; /* ns */
-  while (claims >= 0 && !rangecache_claim(claims, &self->key, first, stop) && shardrt_clock() < end) {
+  while (claims >= 0 && !claim_blocks(self, claims, first, stop) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
     if (pause < 5000000) pause *= 2;
     if (has_bytes(self, at, enough)) return false;
@@ -413,24 +427,35 @@ static void bring_now(struct bringing *all) {
   all->requests.n = all->nclaims = 0;
 }
 
-static void bring_extent(struct bringing *all, const struct extent *e) {
+/* What is brought of a file: some bytes of it. */
+struct brought {
+  const struct remote *file; /* NULL: nothing */
+  size_t first, stop;
+};
+
+static struct brought brought_of(const struct extent *e) {
   const struct remote *self = e->file->remote;
-  size_t first = e->offset, stop = e->offset + e->bytes;
-  if (e->bytes < EXACT) {
-    const size_t end = (stop + BLOCK - 1) / BLOCK * BLOCK, length = remote_bytes(self);
-    first = first / BLOCK * BLOCK;
-    stop = end < length ? end : length;
-    cuts_confine(atomic_load(&self->cuts), e->offset, e->offset + e->bytes, &first, &stop);
-  }
-  for (size_t at = first, next; at < stop; at = next) {
+  struct brought out = {.file = self, .first = e->offset, .stop = e->offset + e->bytes};
+  if (e->bytes >= EXACT) return out;
+  const size_t end = blocks_end(out.stop), length = remote_bytes(self);
+  out.first = blocks_begin(out.first);
+  out.stop = end < length ? end : length;
+  cuts_confine(atomic_load(&self->cuts), e->offset, e->offset + e->bytes, &out.first, &out.stop);
+  return out;
+}
+
+static void bring_range(struct bringing *all, const struct brought *range) {
+  const struct remote *self = range->file;
+  if (self == NULL) return;
+  for (size_t at = range->first, next; at < range->stop; at = next) {
     next = (at / BLOCK + REQUEST_BLOCKS) * BLOCK;
-    if (next > stop) next = stop;
+    if (next > range->stop) next = range->stop;
     if (all->requests.n + 2 * REQUEST_BLOCKS > BRING_REQUESTS) bring_now(all);
     if (has_bytes(self, at, next)) continue;
     const int claims = rangecache_claims(&self->cache);
     if (claims < 0) return;
     const int64_t before = all->requests.n;
-    if (rangecache_claim(claims, &self->key, at, next)) add_requests(self, at, next, &all->requests);
+    if (claim_blocks(self, claims, at, next)) add_requests(self, at, next, &all->requests);
     if (all->requests.n > before)
       all->claims[all->nclaims++] = claims;
     else
@@ -438,16 +463,28 @@ static void bring_extent(struct bringing *all, const struct extent *e) {
   }
 }
 
+/* Brings `next` later, and `before` now; but what begins in the block in which `before` ends is brought with it. */
+static void bring_behind(struct bringing *all, struct brought *before, struct brought next) {
+  if (before->file == next.file && before->first <= next.first && next.first < blocks_end(before->stop)) {
+    if (next.stop > before->stop) before->stop = next.stop;
+    return;
+  }
+  bring_range(all, before);
+  *before = next;
+}
+
 int64_t remote_bring(const struct extents *extents, struct reader *reader) {
   struct bringing *all = alloc_zeros(1, sizeof *all);
   if (all == NULL) return 0;
   all->state = state_of(reader);
   all->requests = (struct requests){.list = all->list, .most = BRING_REQUESTS};
+  struct brought last = {0};
   for (int64_t i = 0; i < extents->count && all->state != NULL; i++) {
     const struct remote *remote = extents->list[i].file->remote;
-    if (remote != NULL && !remote->whole) bring_extent(all, &extents->list[i]);
+    if (remote != NULL && !remote->whole) bring_behind(all, &last, brought_of(&extents->list[i]));
   }
   if (all->state != NULL) {
+    bring_range(all, &last);
     bring_now(all);
     (void)count_downloaded(all->state, reader, SHARDRT_OK);
   }

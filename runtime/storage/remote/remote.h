@@ -40,6 +40,7 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
 /* Has what is downloaded for the bytes between two of these offsets end there, where otherwise whole blocks would come:
  * they are in ascending order. Only the first call for a file does something. Any thread. ENOMEM. */
 int remote_cut(struct remote *self, const size_t *offsets, int64_t n);
+bool remote_is_cut(const struct remote *self);
 
 /* How many bytes the cache may hold. */
 int64_t remote_limit(const struct remote *self);

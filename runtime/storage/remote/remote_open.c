@@ -1,5 +1,7 @@
 /* remote_open.c - asking a server for a file: what it is now, and whether the cache knows it. */
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -8,6 +10,8 @@
 #include "storage/local/url.h"
 #include "storage/remote/remote_file.h"
 #include "storage/remote/told.h"
+
+static const double HEAD_PATIENCE = 2; /* seconds to wait for another process's first request for a file */
 
 /* What is kept of a file besides its blocks, as block 0 of a key of its own. */
 struct about {
@@ -102,6 +106,13 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
   return known;
 }
 
+static int put_about(const struct remote *self, const struct rangecache_key *key) {
+  struct about about = {.version = self->version, .whole = self->whole, .head_bytes = (int32_t)self->head_bytes};
+  memcpy(about.head, self->head, sizeof about.head);
+  return rangecache_put(&self->cache, key, 0, sizeof about, (struct rangecache_span){0, sizeof about},
+                        (const uint8_t *)&about);
+}
+
 /* Whether the cache knows the file as the one of this key, which is not 0. */
 static bool is_known(struct remote *self, uint64_t key) {
   const struct rangecache_key place = hashed_key("about", self->url, NULL);
@@ -112,22 +123,46 @@ static bool is_known(struct remote *self, uint64_t key) {
   return remote_key(self) == key;
 }
 
+/* Whether the cache knows what the server said of the file before. Who is the first to ask gets a claim, and the others
+ * wait for his answer: for HEAD_PATIENCE seconds at most, and no longer than he holds it. *claims: to be closed when
+ * the cache knows; -1: none. */
+static bool wait_for_about(const struct remote *self, const struct rangecache_key *key, struct about *out,
+                           int *claims) {
+  *claims = -1;
+  if (read_about(self, key, out)) return true;
+  const double end = shardrt_clock() + HEAD_PATIENCE;
+  const int claim = rangecache_claims(&self->cache);
+  bool is_first = true, known = false;
+  while (claim >= 0 && !known && !rangecache_claim(claim, key, 0, 1) && shardrt_clock() < end) {
+    is_first = false;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    known = read_about(self, key, out);
+  }
+  known = known || read_about(self, key, out);
+  if (is_first && !known)
+    *claims = claim;
+  else if (claim >= 0)
+    close(claim);
+  return known;
+}
+
 /* Asks the server for the first block, or less of it, unless the file is the one that the cache knows. */
 static int ask_server(struct remote *self, struct fetch *fetch, size_t bytes, struct reader *reader, bool *there) {
   const struct rangecache_key key = hashed_key("about", self->url, NULL);
   struct remote_opening opening = {.remote = self};
-  const bool known = read_about(self, &key, &opening.known);
+  int claims;
+  const bool known = wait_for_about(self, &key, &opening.known, &claims);
   struct fetch_request request = {
       .url = self->url, .shown = self->shown, .bytes = bytes, .known = known ? &opening.known.version : NULL};
   int code = fetch_run(fetch, &request, 1, FETCH_TRIES, take_opened, &opening);
   reader->bytes_from_network += (int64_t)request.got;
   *there = opening.there;
-  if (code != SHARDRT_OK || !*there || request.kind == FETCH_SAME) return code;
-  struct about about = {.version = self->version, .whole = self->whole, .head_bytes = (int32_t)self->head_bytes};
-  memcpy(about.head, self->head, sizeof about.head);
-  if (known) rangecache_drop(&self->cache, &key, 0);
-  return rangecache_put(&self->cache, &key, 0, sizeof about, (struct rangecache_span){0, sizeof about},
-                        (const uint8_t *)&about);
+  if (code == SHARDRT_OK && *there && request.kind != FETCH_SAME) {
+    if (known) rangecache_drop(&self->cache, &key, 0);
+    code = put_about(self, &key);
+  }
+  if (claims >= 0) close(claims);
+  return code;
 }
 
 /* Where there is no ETag, by what the file begins with. */
@@ -189,6 +224,10 @@ int remote_cut(struct remote *self, const size_t *offsets, int64_t n) {
   int code = cuts_new(offsets, n, &made);
   if (code == SHARDRT_OK && !atomic_compare_exchange_strong(&self->cuts, &none, made)) alloc_free(made);
   return code;
+}
+
+bool remote_is_cut(const struct remote *self) {
+  return atomic_load(&self->cuts) != NULL;
 }
 
 size_t remote_bytes(const struct remote *self) {

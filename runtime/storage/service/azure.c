@@ -357,7 +357,7 @@ static int azure_request(const struct service_call *call, struct service_request
   struct azure_place place = {0};
   int code = parse_address(call->address, &address);
   if (code == SHARDRT_OK && call->query == NULL && address.blob[0] == '\0')
-    code = error_set(SHARDRT_EINVAL, "%s: it names a container, and no blob in it", call->address);
+    code = url_refuse(SHARDRT_EINVAL, call->address, "it names a container, and no blob in it");
   if (code == SHARDRT_OK && address.blob[0] != '\0') code = s3_check_key(call->address, address.blob);
   if (code == SHARDRT_OK) code = find_place(call->address, &address, &place);
   if (code == SHARDRT_OK) {

@@ -298,7 +298,7 @@ int hub_commit(const char *address, char out[COMMIT + 1]) {
 int hub_pin(const char *address, const char *commit) {
   char *revision = NULL;
   int code = is_commit(commit) ? hub_revision(address, &revision)
-                               : error_set(SHARDRT_EINVAL, "%s: \"%s\" is no commit", address, commit);
+                               : url_refuse(SHARDRT_EINVAL, address, "what was told of it is no commit");
   if (revision == NULL) return code;
   pthread_mutex_lock(&pins.lock);
   const bool is_known = find_pin(revision) != NULL;
@@ -331,7 +331,7 @@ static int hub_request(const struct service_call *call, struct service_request *
   char commit[COMMIT + 1];
   int code = parse_address(call->address, &parsed);
   if (code == SHARDRT_OK && call->query == NULL && parsed.path[0] == '\0')
-    code = error_set(SHARDRT_EINVAL, "%s: it names a repository, and no file in it", call->address);
+    code = url_refuse(SHARDRT_EINVAL, call->address, "it names a repository, and no file in it");
   if (code == SHARDRT_OK && call->query == NULL) code = s3_check_key(call->address, parsed.path);
   if (code != SHARDRT_OK) return code;
   code = commit_of(call->address, &parsed, &out->headers[0], commit);

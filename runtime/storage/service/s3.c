@@ -46,12 +46,13 @@ int s3_parse(const char *address, struct s3_address *out) {
 /* libcurl takes such parts out of an address, which is then another object's; where it would not (CURLOPT_PATH_AS_IS),
  * later ones do not sign. */
 int s3_check_key(const char *address, const char *key) {
-  if (key[0] == '\0') return error_set(SHARDRT_EINVAL, "%s: it names a bucket, and no object in it", address);
+  if (key[0] == '\0') return url_refuse(SHARDRT_EINVAL, address, "it names a bucket, and no object in it");
   for (const char *part = key; part != NULL;) {
     const size_t length = strcspn(part, "/"), points = strspn(part, ".");
     if (points == length && (length == 1 || length == 2))
-      return error_set(SHARDRT_EINVAL, "%s: objects with a part \"%.*s\" in their keys cannot be asked for", address,
-                       (int)length, part);
+      return url_refuse(SHARDRT_EINVAL, address,
+                        length == 1 ? "objects with a part \".\" in their keys cannot be asked for"
+                                    : "objects with a part \"..\" in their keys cannot be asked for");
     part = part[length] == '/' ? part + length + 1 : NULL;
   }
   return SHARDRT_OK;

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
+#include "storage/local/url.h"
 #include "storage/service/services.h"
 #include "storage/upload/multipart_kind.h"
 
@@ -27,7 +28,7 @@ int multipart_begin(const char *address, struct multipart *out) {
   uint64_t random[2];
   *out = (struct multipart){0};
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-    return error_set(SHARDRT_EIO, "%s: the system gives no random number", address);
+    return url_refuse(SHARDRT_EIO, address, "the system gives no random number");
   snprintf(out->mark, sizeof out->mark, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
   return kind_of(address)->begin(address, out);
 }
