@@ -38,13 +38,6 @@ local function setting(name, default)
   return text == "" and default or tonumber(text) or error(("%s is %q, which is no number"):format(name, text), 0)
 end
 
-local function read_all(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
 local function output_of(command)
   local pipe = assert(io.popen(command))
   local text = pipe:read "*a"
@@ -149,7 +142,7 @@ end
 local function sort_specs(paths, times)
   local places = { alone = {}, together = {}, waiting = {} }
   for _, path in ipairs(paths) do
-    local text = "\n" .. read_all(path)
+    local text = "\n" .. mpi.slurp(path)
     for _, job in ipairs(jobs_of(path, text)) do
       local topology = job and ("%s x %s%s"):format(job.processes, job.devices, job.options)
       local name = job and path .. " " .. topology or path
@@ -261,7 +254,7 @@ end
 
 ---@param cpu number the seconds of the cores' time that it and its processes took
 local function finish(spec, status, cpu)
-  local text = read_all(spec.folder .. "/log"):gsub("\r", "")
+  local text = mpi.slurp(spec.folder .. "/log"):gsub("\r", "")
   os.execute(("rm -rf '%s'"):format(spec.folder))
   local line, after = ("\n" .. text):match "\n(%d+ success[^\n]*pending[^\n]*)(.*)"
   line = line or ""

@@ -1,7 +1,7 @@
 -- long: 110 s
 -- waits: for jobs that Slurm preempts.
 -- The scripts of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first, and
--- asked to end before the time limit.
+-- asked to end before the time limit. What one does with signals, without Slurm.
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -31,6 +31,58 @@ local function missing()
   end
   if mpi.shell("id -u").stdout:match "%d+" ~= "0" then return "root" end
 end
+
+describe("the batch script of `shardrt run`", function()
+  -- A job that ends with 85 once the file `go` is there, and notes each signal in `asked`.
+  local JOB = [[
+trap 'echo USR1 >>$FOLDER/asked' USR1
+trap 'echo TERM >>$FOLDER/asked' TERM
+echo begun >>$FOLDER/asked
+until [ -e $FOLDER/go ]; do sleep 0.02; done
+exit 85
+]]
+
+  -- Runs it, sends it these signals, each once the job has the one before, and lets the job end: what came of it, and
+  -- what scontrol was asked for.
+  local function run(shell, signals)
+    local folder = files.folder()
+    files.write(folder, "shardrt", "#!/bin/sh\n" .. JOB)
+    files.write(folder, "scontrol", '#!/bin/sh\necho "$@" >$FOLDER/scontrol.said\n')
+    files.write(folder, "scontrol.said", "")
+    local script = files.slurp("docs/slurm.md"):match "the same spec runs this.- %-%->\n```sh\n(.-)\n```"
+    local path = files.write(folder, "script", script)
+    local result = mpi.shell(([[
+      cd %s; chmod +x shardrt scontrol
+      has() { until [ "$(wc -l <asked)" -ge $1 ]; do sleep 0.02; done; }
+      export FOLDER=$PWD PATH=$PWD:$PATH SLURM_JOB_ID=7
+      touch asked; %s %s & script=$!
+      sent=1; has 1
+      for signal in %s; do
+        kill -$signal $script; sent=$((sent + 1)); has $sent
+        sleep 0.1 # it waits again
+      done
+      touch go; wait $script]]):format(folder, shell, path, table.concat(signals, " ")), 30)
+    local said, asked = files.slurp(folder .. "/scontrol.said"), files.slurp(folder .. "/asked")
+    files.remove(folder)
+    return result, said, asked
+  end
+
+  for _, shell in ipairs { "bash", "sh" } do
+    it("waits for the job whatever signals come, in " .. shell, function()
+      for count = 0, 3 do
+        local signals = {}
+        for i = 1, count do signals[i] = "USR1" end
+        local result, said, asked = run(shell, signals)
+        assert.equal(85, result.status, result.output)
+        assert.equal("requeue 7\n", said)
+        assert.equal("begun\n" .. ("USR1\n"):rep(count), asked)
+      end
+      local result, said = run(shell, { "USR1", "TERM" })
+      assert.equal(85, result.status, result.output)
+      assert.equal("", said) -- it was cancelled
+    end)
+  end
+end)
 
 describe("under Slurm", function()
   local lacking = missing()

@@ -15,11 +15,16 @@ function files.write(folder, name, text)
   return path
 end
 
-function files.slurp(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
+files.slurp = mpi.slurp
+
+--- The number that a file begins with; nil: it is not there yet, or has none.
+---@param path string
+---@return number?
+function files.number_in(path)
+  local file = io.open(path)
+  local value = file and file:read "*n"
+  if file then file:close() end
+  return value
 end
 
 --- Calls f with a folder that is a disk of its own, of 40 MB, which is soon full. False: there can be none here.

@@ -11,7 +11,10 @@ mpi.environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP
 
 local function quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
-local function slurp(path)
+--- The bytes of a file, which is there.
+---@param path string
+---@return string
+function mpi.slurp(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read "*a"
   file:close()
@@ -41,7 +44,7 @@ function mpi.shell(command, limit)
   local status = os.execute(("exec setpriv --pdeathsig TERM timeout -k 5 %d sh -c %s >%s/out 2>%s/err </dev/null")
     :format(limit or 60, quote(command), folder, folder))
   local result = {
-    status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err"),
+    status = math.floor(status / 256), stdout = mpi.slurp(folder .. "/out"), stderr = mpi.slurp(folder .. "/err"),
   }
   if status % 256 ~= 0 then result.status = 128 + status % 256 end
   -- What mpirun says now and then of a process that has left: https://github.com/open-mpi/ompi/issues/7529

@@ -60,13 +60,6 @@ local function make_certificate(work)
     .. "subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem >openssl.log 2>&1"):format(work)) == 0)
 end
 
-local function read_pid(path)
-  local file = io.open(path)
-  local pid = file and file:read "*n"
-  if file then file:close() end
-  return pid
-end
-
 --- Starts both servers over a folder of files. `url`, `secure` (by https) and `faults` are their addresses, without a
 --- slash at the end.
 ---@param folder string
@@ -81,7 +74,7 @@ function nginx.start(folder)
     local port, secure = free_ports()
     files.write(self.work, "nginx.conf", CONFIG:format(user, port, secure, folder, folder, folder, self.work))
     if start(self, ("PATH=$PATH:/usr/sbin nginx -p %s -e error.log -c nginx.conf"):format(self.work), function()
-      return read_pid(self.work .. "/nginx.pid") -- it listens by then
+      return files.number_in(self.work .. "/nginx.pid") -- it listens by then
     end) then
       self.url, self.secure = "http://127.0.0.1:" .. port, "https://127.0.0.1:" .. secure
       break
@@ -89,7 +82,7 @@ function nginx.start(folder)
   end
   assert(self.url, "nginx does not start: " .. files.slurp(self.work .. "/start.log"))
   assert(start(self, ("exec python3 tests/support/faults.py %s %s"):format(folder, self.work), function()
-    local port = read_pid(self.work .. "/port")
+    local port = files.number_in(self.work .. "/port")
     if port then self.faults = "http://127.0.0.1:" .. math.floor(port) end
     return self.faults ~= nil
   end), "faults.py does not start")
@@ -116,7 +109,7 @@ end
 --- Ends both, and removes what they wrote.
 function nginx:stop()
   for _, name in ipairs { "nginx.pid", "faults.pid" } do
-    local pid = read_pid(("%s/%s"):format(self.work, name))
+    local pid = files.number_in(("%s/%s"):format(self.work, name))
     if pid then os.execute(("kill %d 2>/dev/null"):format(pid)) end
   end
   files.remove(self.work)

@@ -8,13 +8,6 @@ local files = require "tests.support.files"
 ---@field work string # a folder of its own
 local server = {}
 
-local function number_in(path)
-  local file = io.open(path)
-  local value = file and file:read "*n"
-  if file then file:close() end
-  return value
-end
-
 local function lines_of(path)
   local lines, file = {}, io.open(path)
   for line in file and file:lines() or function() end do lines[#lines + 1] = line end
@@ -32,7 +25,7 @@ function server.start(name, folder, options)
   os.execute(("exec python3 tests/support/%s.py '%s' '%s' %s >'%s/start.log' 2>&1 &"):format(name, folder,
     self.work, options or "", self.work))
   for _ = 1, 1000 do
-    local port = number_in(self.work .. "/port")
+    local port = files.number_in(self.work .. "/port")
     if port then
       self.host = ("127.0.0.1:%d"):format(port)
       self.url = "http://" .. self.host
@@ -58,7 +51,7 @@ end
 function server:uploads() return lines_of(self.work .. "/open") end
 
 function server:stop()
-  os.execute(("kill %d 2>/dev/null"):format(number_in(self.work .. "/pid") or 0))
+  os.execute(("kill %d 2>/dev/null"):format(files.number_in(self.work .. "/pid") or 0))
   files.remove(self.work)
 end
 
