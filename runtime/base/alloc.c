@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/size.h"
@@ -87,4 +88,15 @@ char *alloc_text(const char *format, ...) {
 
 void alloc_free(void *memory) {
   free(memory);
+}
+
+void *alloc_one_more(void *list, int64_t count, int64_t *room, int64_t least, size_t size) {
+  if (count < *room) return list;
+  const int64_t larger = *room > 0 ? 2 * *room : least;
+  void *made = alloc_array((size_t)larger, size);
+  if (made == NULL) return NULL;
+  if (count > 0) memcpy(made, list, (size_t)count * size);
+  alloc_free(list);
+  *room = larger;
+  return made;
 }

@@ -12,6 +12,11 @@ void *alloc_aligned(size_t alignment, size_t bytes); /* to a power of two; conte
 char *alloc_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void alloc_free(void *memory);
 
+/* Room for one item more in a list of `count` items of `size` bytes, which has room for *room; NULL and 0 where there
+ * is none yet: then it is made for `least`, and later for twice as many each time. The list itself where it has the
+ * room; else a larger one with its items, and the old one is freed. NULL: the list stays, with the message set. */
+void *alloc_one_more(void *list, int64_t count, int64_t *room, int64_t least, size_t size);
+
 /* What a function returns after one of the above gave NULL. */
 #define ALLOC_FAILED SHARDRT_ENOMEM
 

@@ -87,15 +87,9 @@ struct planner {
 };
 
 static int moves_add(struct route_moves *moves, shardrt_move move, int32_t process) {
-  if (moves->count == moves->capacity) {
-    int64_t capacity = moves->capacity == 0 ? 16 : 2 * moves->capacity;
-    shardrt_move *items = alloc_array((size_t)capacity, sizeof *items);
-    if (items == NULL) return ALLOC_FAILED;
-    for (int64_t i = 0; i < moves->count; i++) items[i] = moves->items[i];
-    alloc_free(moves->items);
-    moves->items = items;
-    moves->capacity = capacity;
-  }
+  shardrt_move *items = alloc_one_more(moves->items, moves->count, &moves->capacity, 16, sizeof *items);
+  if (items == NULL) return ALLOC_FAILED;
+  moves->items = items;
   move.process = process;
   moves->items[moves->count++] = move;
   moves->elements += box_elements(&move.box);

@@ -38,22 +38,10 @@ struct bpe_heap_entry {
 
 /* ---- the vocabulary --------------------------------------------------------------------------------------------- */
 
-/* Makes room for one more. */
-static int grow(void **items, size_t size, int64_t count, int64_t *room) {
-  if (count < *room) return SHARDRT_OK;
-  const int64_t larger = *room > 0 ? 2 * *room : 1024;
-  void *made = alloc_array((size_t)larger, size);
-  if (made == NULL) return ALLOC_FAILED;
-  if (count > 0) memcpy(made, *items, (size_t)count * size);
-  alloc_free(*items);
-  *items = made;
-  *room = larger;
-  return SHARDRT_OK;
-}
-
 int bpe_add(struct bpe *self, const uint8_t *bytes, size_t count, int32_t id) {
-  int code = grow((void **)&self->tokens, sizeof *self->tokens, self->ntokens, &self->tokens_room);
-  if (code < 0) return code;
+  struct bpe_token *tokens = alloc_one_more(self->tokens, self->ntokens, &self->tokens_room, 1024, sizeof *tokens);
+  if (tokens == NULL) return ALLOC_FAILED;
+  self->tokens = tokens;
   if (self->text_bytes + count > self->text_room) {
     const size_t larger = 2 * (self->text_room + count) + 4096;
     uint8_t *made = alloc_array(larger, 1);

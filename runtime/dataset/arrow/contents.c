@@ -101,15 +101,9 @@ static int read_batch_head(const struct arrow_contents *self, const struct arrow
 /* One buffer more, number i of the batch. */
 static int add_buffer(struct arrow_contents *self, const struct arrow_message *message, const struct batch_head *head,
                       int64_t i, bool is_absent) {
-  if (self->nbuffers == self->room) {
-    const int64_t room = self->room > 0 ? 2 * self->room : 64;
-    struct arrow_buffer *more = alloc_array((size_t)room, sizeof *more);
-    if (more == NULL) return ALLOC_FAILED;
-    if (self->nbuffers > 0) memcpy(more, self->buffers, (size_t)self->nbuffers * sizeof *more);
-    alloc_free(self->buffers);
-    self->buffers = more;
-    self->room = room;
-  }
+  struct arrow_buffer *buffers = alloc_one_more(self->buffers, self->nbuffers, &self->room, 64, sizeof *buffers);
+  if (buffers == NULL) return ALLOC_FAILED;
+  self->buffers = buffers;
   if (i >= head->buffers.count) return bad_message(self, message->at, "lacks buffers that the schema tells of");
   const int64_t offset = flat_list_whole(&head->buffers, i, BUFFER_BYTES, 0, 8);
   const int64_t bytes = flat_list_whole(&head->buffers, i, BUFFER_BYTES, 8, 8);
@@ -192,14 +186,9 @@ struct arrow_wanted {
 
 /* Room for one more of what an array holds. */
 static int grow(void **array, int64_t count, int64_t *room, size_t each) {
-  if (count < *room) return SHARDRT_OK;
-  const int64_t larger = *room > 0 ? 2 * *room : 16;
-  void *more = alloc_zeros((size_t)larger, each);
+  void *more = alloc_one_more(*array, count, room, 16, each);
   if (more == NULL) return ALLOC_FAILED;
-  if (count > 0) memcpy(more, *array, (size_t)count * each);
-  alloc_free(*array);
   *array = more;
-  *room = larger;
   return SHARDRT_OK;
 }
 

@@ -13,18 +13,12 @@ enum { NAME_BYTES = 256, LIST_BYTES = 400 };
 
 static int add_path(struct arrow_paths *self, char *path) {
   if (path == NULL) return ALLOC_FAILED;
-  if (self->count == self->room) {
-    const int32_t room = self->room > 0 ? 2 * self->room : 16;
-    char **more = alloc_array((size_t)room, sizeof *more);
-    if (more == NULL) {
-      alloc_free(path);
-      return ALLOC_FAILED;
-    }
-    if (self->count > 0) memcpy((void *)more, (void *)self->list, (size_t)self->count * sizeof *more);
-    alloc_free((void *)self->list);
-    self->list = more;
-    self->room = room;
+  char **list = alloc_one_more((void *)self->list, self->count, &self->room, 16, sizeof *list);
+  if (list == NULL) {
+    alloc_free(path);
+    return ALLOC_FAILED;
   }
+  self->list = list;
   self->list[self->count++] = path;
   return SHARDRT_OK;
 }

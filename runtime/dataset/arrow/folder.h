@@ -7,7 +7,8 @@
 
 /* Paths of files, owned. */
 struct arrow_paths {
-  int32_t count, room;
+  int32_t count;
+  int64_t room;
   char **list;
 };
 

@@ -47,7 +47,7 @@ enum { DICTIONARY_ID, DICTIONARY_INDEX };
 struct schema_walk {
   struct arrow_schema *schema;
   int64_t version;
-  int32_t capacity;
+  int64_t capacity;
   char path[NAME_BYTES];
   struct arrow_leaf above; /* the steps so far */
   const char *refused;     /* what stands above, and is not read */
@@ -186,15 +186,9 @@ static bool is_nested(int64_t kind) {
 /* One column more; the path is its name. */
 static int add_leaf(struct schema_walk *walk, struct arrow_leaf *leaf) {
   struct arrow_schema *schema = walk->schema;
-  if (schema->nleaves == walk->capacity) {
-    const int32_t capacity = walk->capacity > 0 ? 2 * walk->capacity : 16;
-    struct arrow_leaf *more = alloc_zeros((size_t)capacity, sizeof *more);
-    if (more == NULL) return ALLOC_FAILED;
-    if (schema->nleaves > 0) memcpy(more, schema->leaves, (size_t)schema->nleaves * sizeof *more);
-    alloc_free(schema->leaves);
-    schema->leaves = more;
-    walk->capacity = capacity;
-  }
+  struct arrow_leaf *leaves = alloc_one_more(schema->leaves, schema->nleaves, &walk->capacity, 16, sizeof *leaves);
+  if (leaves == NULL) return ALLOC_FAILED;
+  schema->leaves = leaves;
   leaf->as.name = alloc_text("%s", walk->path);
   if (leaf->as.name == NULL) return ALLOC_FAILED;
   schema->leaves[schema->nleaves++] = *leaf;

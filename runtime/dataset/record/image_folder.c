@@ -47,18 +47,12 @@ static void names_clear(struct names *self) {
 /* Takes the text, also where it fails. */
 static int names_add(struct names *self, char *text) {
   if (text == NULL) return ALLOC_FAILED;
-  if (self->count == self->capacity) {
-    const int64_t capacity = self->capacity == 0 ? 64 : 2 * self->capacity;
-    char **grown = alloc_array((size_t)capacity, sizeof *grown);
-    if (grown == NULL) {
-      alloc_free(text);
-      return ALLOC_FAILED;
-    }
-    if (self->count > 0) memcpy((void *)grown, (const void *)self->texts, (size_t)self->count * sizeof *grown);
-    alloc_free((void *)self->texts);
-    self->texts = grown;
-    self->capacity = capacity;
+  char **texts = alloc_one_more((void *)self->texts, self->count, &self->capacity, 64, sizeof *texts);
+  if (texts == NULL) {
+    alloc_free(text);
+    return ALLOC_FAILED;
   }
+  self->texts = texts;
   self->texts[self->count++] = text;
   return SHARDRT_OK;
 }

@@ -54,15 +54,9 @@ static int column_of(struct grouping *g, const char *name, bool may_add, int32_t
 }
 
 static int note_key(struct grouping *g, const char *key) {
-  if (g->samples == g->capacity) {
-    const int64_t capacity = g->capacity == 0 ? 1024 : 2 * g->capacity;
-    uint64_t *grown = alloc_array((size_t)capacity, sizeof *grown);
-    if (grown == NULL) return ALLOC_FAILED;
-    if (g->samples > 0) memcpy(grown, g->hashes, (size_t)g->samples * sizeof *grown);
-    alloc_free(g->hashes);
-    g->hashes = grown;
-    g->capacity = capacity;
-  }
+  uint64_t *hashes = alloc_one_more(g->hashes, g->samples, &g->capacity, 1024, sizeof *hashes);
+  if (hashes == NULL) return ALLOC_FAILED;
+  g->hashes = hashes;
   g->hashes[g->samples++] = hash_text(0, key);
   return SHARDRT_OK;
 }

@@ -12,15 +12,9 @@ int pruned_add(struct pruned *self, int64_t first, int64_t count) {
     last->count += count;
     return SHARDRT_OK;
   }
-  if (self->count == self->capacity) {
-    const int64_t capacity = self->capacity > 0 ? 2 * self->capacity : 16;
-    struct sample_range *grown = alloc_array((size_t)capacity, sizeof *grown);
-    if (grown == NULL) return ALLOC_FAILED;
-    for (int64_t i = 0; i < self->count; i++) grown[i] = self->ranges[i];
-    alloc_free(self->ranges);
-    self->ranges = grown;
-    self->capacity = capacity;
-  }
+  struct sample_range *ranges = alloc_one_more(self->ranges, self->count, &self->capacity, 16, sizeof *ranges);
+  if (ranges == NULL) return ALLOC_FAILED;
+  self->ranges = ranges;
   self->ranges[self->count++] = (struct sample_range){.first = first, .count = count};
   return SHARDRT_OK;
 }
