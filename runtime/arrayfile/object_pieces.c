@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrayfile/run_walk.h"
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/box_runs.h"
 #include "memory/buffer.h"
 
 /* A box of an array that this process has. */
@@ -158,15 +158,9 @@ static bool may_meet(const struct box_runs *runs, size_t base, struct object_ran
 }
 
 static int add_foreign(struct object_pieces *self, const struct foreign_box *box) {
-  if (self->foreign_count == self->foreign_room) {
-    const int64_t room = self->foreign_room > 0 ? 2 * self->foreign_room : 16;
-    struct foreign_box *larger = alloc_array((size_t)room, sizeof *larger);
-    if (larger == NULL) return ALLOC_FAILED;
-    if (self->foreign_count > 0) memcpy(larger, self->foreign, (size_t)self->foreign_count * sizeof *larger);
-    alloc_free(self->foreign);
-    self->foreign = larger;
-    self->foreign_room = room;
-  }
+  struct foreign_box *list = alloc_one_more(self->foreign, self->foreign_count, &self->foreign_room, 16, sizeof *list);
+  if (list == NULL) return ALLOC_FAILED;
+  self->foreign = list;
   self->foreign[self->foreign_count++] = *box;
   return SHARDRT_OK;
 }
@@ -217,64 +211,16 @@ int object_pieces_reach(struct object_pieces *self, size_t to, struct object_ran
 
 /* ---- their bytes ------------------------------------------------------------------------------------------------ */
 
-/* One run after the other of a box that begins at `base` of the object. */
-struct run_walk {
-  const struct box_runs *runs;
-  int64_t at[SHARDRT_MAX_NDIM]; /* of the outer loops */
-  int64_t run;
-  size_t offset; /* of the run in the object */
-  size_t packed; /* of the run in the packed box */
-};
-
-/* False: it was the last. */
-static bool walk_on(struct run_walk *walk) {
-  const struct box_runs *runs = walk->runs;
-  walk->packed += runs->run_bytes;
-  walk->offset += runs->run_step;
-  if (++walk->run < runs->run_count) return true;
-  walk->offset -= runs->run_step * (size_t)runs->run_count;
-  walk->run = 0;
-  for (int32_t d = runs->nouter - 1; d >= 0; d--) {
-    walk->offset += runs->steps[d];
-    if (++walk->at[d] < runs->counts[d]) return true;
-    walk->offset -= runs->steps[d] * (size_t)runs->counts[d];
-    walk->at[d] = 0;
-  }
-  return false;
-}
-
-static int64_t smaller(size_t times, int64_t count) {
-  return times < (size_t)count ? (int64_t)times : count - 1;
-}
-
-/* Goes to the first run that ends behind `from`: each loop's step is at least what the loops within it span. */
-static bool walk_seek(struct run_walk *walk, size_t base, size_t from) {
-  const struct box_runs *runs = walk->runs;
-  walk->offset = base + runs->offset;
-  size_t rest = from > walk->offset ? from - walk->offset : 0, number = 0;
-  for (int32_t d = 0; d < runs->nouter; d++) {
-    walk->at[d] = smaller(rest / runs->steps[d], runs->counts[d]);
-    rest -= (size_t)walk->at[d] * runs->steps[d];
-    walk->offset += (size_t)walk->at[d] * runs->steps[d];
-    number = number * (size_t)runs->counts[d] + (size_t)walk->at[d];
-  }
-  if (runs->run_count > 1) walk->run = smaller(rest / runs->run_step, runs->run_count);
-  rest -= (size_t)walk->run * runs->run_step;
-  walk->offset += (size_t)walk->run * runs->run_step;
-  walk->packed = (number * (size_t)runs->run_count + (size_t)walk->run) * runs->run_bytes;
-  return rest < runs->run_bytes || walk_on(walk);
-}
-
 /* `data`: packed; NULL: another process has it. */
 static void take_box(const struct box_runs *runs, const uint8_t *data, size_t base, struct object_range range,
                      object_take *take, void *context) {
-  struct run_walk walk = {.runs = runs};
-  bool is_there = walk_seek(&walk, base, range.from);
+  struct run_walk walk = {0};
+  bool is_there = run_walk_seek(&walk, runs, base, range.from);
   while (is_there && walk.offset < range.to) {
     const size_t begin = walk.offset > range.from ? walk.offset : range.from, end = walk.offset + runs->run_bytes;
     const uint8_t *from = data != NULL ? data + walk.packed + (begin - walk.offset) : NULL;
     take(context, begin, from, (end < range.to ? end : range.to) - begin);
-    is_there = walk_on(&walk);
+    is_there = run_walk_next(&walk, runs);
   }
 }
 

@@ -4,19 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrayfile/run_walk.h"
 #include "base/alloc.h"
-#include "dataset/box_runs.h"
 
 /* Runs are gathered until so many bytes touch; one of a quarter of it goes by itself, without a copy. */
 enum { STAGING = 1 << 20 };
 
-/* One box on its way: its next run is runs.run_bytes bytes, which go to `offset`. */
+/* One box on its way. */
 struct box_walk {
-  const uint8_t *data;
-  size_t offset;
+  const uint8_t *data; /* packed */
   struct box_runs runs;
-  int64_t run;                  /* of the innermost loop */
-  int64_t at[SHARDRT_MAX_NDIM]; /* of the outer ones */
+  struct run_walk next;
 };
 
 /* What waits to be given: `used` bytes for `offset`. */
@@ -47,26 +45,9 @@ static int staging_add(struct staging *s, size_t offset, const uint8_t *data, si
   return SHARDRT_OK;
 }
 
-/* To the next run; false where there is none. */
-static bool box_walk_advance(struct box_walk *c) {
-  const struct box_runs *runs = &c->runs;
-  c->data += runs->run_bytes;
-  c->offset += runs->run_step;
-  if (++c->run < runs->run_count) return true;
-  c->offset -= runs->run_step * (size_t)runs->run_count;
-  c->run = 0;
-  for (int32_t d = runs->nouter - 1; d >= 0; d--) {
-    c->offset += runs->steps[d];
-    if (++c->at[d] < runs->counts[d]) return true;
-    c->offset -= runs->steps[d] * (size_t)runs->counts[d];
-    c->at[d] = 0;
-  }
-  return false;
-}
-
 static int by_offset(const void *a, const void *b) {
   const struct box_walk *x = a, *y = b;
-  return (x->offset > y->offset) - (x->offset < y->offset);
+  return (x->next.offset > y->next.offset) - (x->next.offset < y->next.offset);
 }
 
 /* The walks are a heap by offset: none lies before its parent, (i - 1) / 2. Restores that after the first moved. */
@@ -74,8 +55,8 @@ static void heap_sift(struct box_walk *heap, int64_t count) {
   struct box_walk moved = heap[0];
   int64_t hole = 0;
   for (int64_t child; (child = 2 * hole + 1) < count; hole = child) {
-    if (child + 1 < count && heap[child + 1].offset < heap[child].offset) child++;
-    if (moved.offset <= heap[child].offset) break;
+    if (child + 1 < count && heap[child + 1].next.offset < heap[child].next.offset) child++;
+    if (moved.next.offset <= heap[child].next.offset) break;
     heap[hole] = heap[child];
   }
   heap[hole] = moved;
@@ -84,7 +65,7 @@ static void heap_sift(struct box_walk *heap, int64_t count) {
 /* None lies before its parent. */
 static inline bool is_heap(const struct box_walk *heap, int64_t count) {
   for (int64_t i = 1; i < count; i++)
-    if (heap[i].offset < heap[(i - 1) / 2].offset) return false;
+    if (heap[i].next.offset < heap[(i - 1) / 2].next.offset) return false;
   return true;
 }
 
@@ -92,9 +73,9 @@ static int walk_boxes(struct box_walk *heap, int64_t count, struct staging *s) {
   if (count > 1) qsort(heap, (size_t)count, sizeof *heap, by_offset); /* ascending: a heap */
   assert(is_heap(heap, count));
   while (count > 0) {
-    int code = staging_add(s, heap->offset, heap->data, heap->runs.run_bytes);
+    int code = staging_add(s, heap->next.offset, heap->data + heap->next.packed, heap->runs.run_bytes);
     if (code < 0) return code;
-    if (!box_walk_advance(heap)) *heap = heap[--count];
+    if (!run_walk_next(&heap->next, &heap->runs)) *heap = heap[--count];
     if (count > 1) heap_sift(heap, count);
   }
   return staging_flush(s);
@@ -111,7 +92,8 @@ int runs_walk(int32_t dtype, int32_t ndim, const int64_t *shape, int64_t count, 
   int64_t used = 0;
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
     const struct box_runs runs = box_runs_of(&whole, &boxes[i], shardrt_dtype_size(dtype));
-    if (runs.box_bytes > 0) heap[used++] = (struct box_walk){.data = data[i], .offset = runs.offset, .runs = runs};
+    if (runs.box_bytes == 0) continue;
+    heap[used++] = (struct box_walk){.data = data[i], .runs = runs, .next = {.offset = runs.offset}};
   }
   if (code == SHARDRT_OK) code = walk_boxes(heap, used, &s);
   alloc_free(s.bytes);
