@@ -57,7 +57,7 @@ struct lookahead {
 /* ---- what a batch needs ----------------------------------------------------------------------------------------- */
 
 /* What the rows of a batch are gone over for. */
-enum pass {
+enum look_pass {
   LOOK, /* to see whether something is missing: a few of them */
   CUT,  /* for where runs begin in their files (run_cuts.h), */
   READ  /* for that, and to have them read */
@@ -79,7 +79,7 @@ static void cut_files(const struct lookahead *self, const int64_t *samples, int6
 /* Adds what `count` of the real rows of a piece of the batch need, evenly spread over them; each, where `count` is how
  * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
 static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
-                     int64_t count, enum pass pass) {
+                     int64_t count, enum look_pass pass) {
   int64_t samples[CHUNK], epochs[CHUNK];
   for (int64_t done = 0; done < count;) {
     const int64_t n = count - done < CHUNK ? count - done : CHUNK;
@@ -98,7 +98,7 @@ static void add_rows(struct lookahead *self, int32_t field, const shardrt_box *i
 }
 
 /* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
-static void add_batch(struct lookahead *self, enum pass pass) {
+static void add_batch(struct lookahead *self, enum look_pass pass) {
   const struct plan *plan = self->plan;
   const bool whole = plan->pipeline == SHARDRT_GLOBAL;
   const int64_t batch_rows = cursor_rows(&self->at, &self->rules);

@@ -12,7 +12,7 @@ local folder, server
 
 setup(function()
   folder = files.folder()
-  local buckets = "data busy resets hesitant unfinished lost kms replaced expires hangs stalls clings"
+  local buckets = "data busy resets hesitant unfinished lost kms replaced expires hangs stalls clings belated"
   os.execute(("cd '%s' && mkdir -p %s"):format(folder, buckets))
   server = s3.start(folder)
 end)
@@ -98,6 +98,17 @@ describe("an object that all processes write", function()
     assert.equal(1, #server:uploads())
     local next_one = run(uploads.SAVE, { args = { "TERM", "s3", "hangs", server.work } }) -- but the next one does
     assert.is_true(next_one.status > 128, next_one.output)
+    assert.same({}, server:uploads())
+  end)
+
+  it("is ended again where the server takes a part that was on its way when it was ended", function()
+    server:log()
+    local result = run(uploads.SAVE, { args = { "TERM", "s3", "belated", server.work } })
+    assert.is_true(result.status > 128, result.output)
+    local ends = 0
+    for _, line in ipairs(server:log()) do ends = ends + (line:find "^DELETE .*uploadId=" and 1 or 0) end
+    assert.equal(2, ends)
+    os.execute "sleep 0.5"
     assert.same({}, server:uploads())
   end)
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "system/thread.h"
 
 enum { HASHED = 1 << 20 /* bytes that are hashed at once, as in shardrt_file_fingerprint */, UNDO_TRIES = 2 };
+static const struct timespec UNDO_AGAIN = {.tv_nsec = 500000000}; /* a launcher kills two seconds after SIGTERM */
 
 struct upload_slot {
   struct object_upload *owner;
@@ -29,6 +31,7 @@ struct upload_state {
   pthread_mutex_t asking;  /* while it is begun or completed: what a signal undoes waits for that */
   atomic_bool is_given_up; /* nothing more is to be sent */
   atomic_bool was_undone;  /* by a signal */
+  atomic_int sending;      /* parts that are on their way */
   bool is_guarded;
   int code;      /* under the lock: of the first part that could not be sent */
   char *message; /* its; owned; NULL: memory was exhausted */
@@ -63,13 +66,22 @@ size_t object_upload_part_size(const struct object_upload *self, int32_t number)
 
 /* ---- what a signal undoes --------------------------------------------------------------------------------------- */
 
+/* A server may take a part that was on its way when its upload was ended, and then has that open
+ * (https://docs.aws.amazon.com/AmazonS3/latest/API/API_AbortMultipartUpload.html). So the upload is ended at once, in
+ * case there is no more time, and again a little later. */
 static void undo_upload(void *context) {
   struct object_upload *self = context;
-  self->state->was_undone = true;
-  self->state->is_given_up = true;
-  pthread_mutex_lock(&self->state->asking);
+  struct upload_state *state = self->state;
+  const bool was_sending = state->sending > 0;
+  state->was_undone = true;
+  state->is_given_up = true;
+  pthread_mutex_lock(&state->asking);
   if (self->upload.id[0] != '\0') (void)multipart_abort(self->address, self->upload.id, UNDO_TRIES);
-  pthread_mutex_unlock(&self->state->asking);
+  if (self->upload.id[0] != '\0' && was_sending) {
+    nanosleep(&UNDO_AGAIN, NULL);
+    (void)multipart_abort(self->address, self->upload.id, UNDO_TRIES);
+  }
+  pthread_mutex_unlock(&state->asking);
 }
 
 /* Where it cannot be undone the upload goes on all the same. */
@@ -129,6 +141,7 @@ static void *send_part(void *context) {
     code =
         multipart_put(self->address, self->upload.id, slot->number, slot->room,
                       object_upload_part_size(self, slot->number), &state->is_given_up, self->tags[slot->number - 1]);
+  state->sending--;
   pthread_mutex_lock(&state->lock);
   if (code != SHARDRT_OK && state->code == SHARDRT_OK) {
     state->code = code;
@@ -200,7 +213,9 @@ int object_upload_give(struct object_upload *self, int32_t number) {
   while (!slot->is_taken) slot++;
   slot->is_taken = false;
   slot->number = number;
+  self->state->sending++;
   slot->is_running = thread_start(&slot->thread, send_part, slot) == 0;
+  if (!slot->is_running) self->state->sending--;
   return slot->is_running ? SHARDRT_OK : error_set(SHARDRT_ENOMEM, "no thread can be made");
 }
 

@@ -13,6 +13,7 @@ wrong there:
   hangs      the third part and those after it are not answered for a minute
   stalls     the first part of each object is not
   clings     the same as hangs, and no upload is ended for a minute
+  belated    the third part comes in a quarter of a second after its upload was ended, and has it open again
 
 It writes to WORK: `open`, which has a line "bucket/key id" for each open upload.
 """
@@ -29,6 +30,7 @@ from serve import FOLDER, WORK, Refusal, about, lock, put_in_place
 
 PART_LEAST = 5 << 20
 uploads = {}  # id: (bucket, key, {number: (ETag, path)}, metadata)
+reopened = set()  # ids of those that a part has opened anew
 
 
 def note_uploads():
@@ -61,7 +63,7 @@ class Multipart:
             self.end_upload(name)
             return self.answer(204)
         if self.command == "PUT":
-            return self.part(bucket, name, known[2], int(asks["partNumber"][0]))
+            return self.part(bucket, key, name, known[2], int(asks["partNumber"][0]))
         return self.complete(bucket, name, os.path.join(FOLDER, bucket, key), known[2], known[3])
 
     def uploads_open(self, bucket, prefix):
@@ -92,7 +94,7 @@ class Multipart:
             note_uploads()
         shutil.rmtree(os.path.join(WORK, "parts", urllib.parse.quote(name, "")), ignore_errors=True)
 
-    def part(self, bucket, name, parts, number):
+    def part(self, bucket, key, name, parts, number):
         if bucket == "busy" and self.is_first(self.path):
             raise Refusal(503, "SlowDown", "Please reduce your request rate.")
         if bucket == "expires" and number > 2:
@@ -100,6 +102,14 @@ class Multipart:
         stalls = bucket == "stalls" and self.is_first("stalls " + self.path.partition("?")[0])
         if stalls or bucket in ("hangs", "clings") and number > 2:
             time.sleep(60)
+        while bucket == "belated" and number > 2 and name in uploads:
+            time.sleep(0.01)
+        if bucket == "belated" and name not in uploads and name not in reopened:
+            time.sleep(0.25)
+            with lock:
+                reopened.add(name)
+                uploads[name] = (bucket, key, parts, [])
+                note_uploads()
         folder = os.path.join(WORK, "parts", urllib.parse.quote(name, ""))
         os.makedirs(folder, exist_ok=True)
         tag = '"' + hashlib.md5(self.sent + b"secret" * (bucket == "kms")).hexdigest() + '"'
