@@ -1043,14 +1043,45 @@ describe("a computation of this kind", function()
     end
   ]]
 
-  it("gives replicas of a product the same bits in processes with one block and with two", function()
+  -- A block of one term, of twelve devices as three each of four processes have them. In process 0 it is beside a block
+  -- of two terms, in process 2 beside others of one.
+  local TERMS_OF = [[
+    local ffi, C, arrays = require "ffi", require "shardrt.base.ffi", require "tests.support.arrays"
+    local P, ids = arrays.P, { 0, 1, 2, 3, 4, 5, 6, 9, 7, 10, 8, 11 }
+    local function make(process, spec, shape, value)
+      local out, at = ffi.new "shardrt_array *[1]", arrays.sharding({ 2, 3, 2 }, { "r", "a", "k" }, spec, ids)
+      assert(0 == C.shardrt_array_new(at.handle, C.SHARDRT_FLOAT32, 2, ffi.new("int64_t[2]", shape), process, 3, out))
+      if value then assert(0 == C.shardrt_array_fill_global(out[0], value)) end
+      return out[0]
+    end
+    math.randomseed(7)
+    for _, case in ipairs { { 6150, 600, 3101 }, { 7800, 1282, 3401 } } do
+      local m, k, n = unpack(case)
+      local x, y = ffi.new("float[?]", m * k), ffi.new("float[?]", k * n)
+      for i = 0, m * k - 1 do x[i] = math.random() - 0.5 end
+      for i = 0, k * n - 1 do y[i] = math.random() - 0.5 end
+      for process = 0, 2, 2 do
+        local out = make(process, P "a", { m, n })
+        local left, right = make(process, P("a", "k"), { m, k }, x), make(process, P "k", { k, n }, y)
+        assert(0 == C.shardrt_matmul(left, right, 0, 0, 0, out))
+        local one, sum = process == 0 and 2 or 1, 0
+        assert(tonumber(C.shardrt_array_shard(out, one).box.start[0]) == m / 3)
+        local data = ffi.cast("uint32_t *", arrays.data(out, one))
+        for j = 0, m / 3 * n - 1 do sum = (sum * 31 + data[j]) % 2 ^ 40 end
+        print(("%d rows from %d: %.0f"):format(m, m / 3, sum))
+      end
+    end
+  ]]
+
+  -- Runs a script that prints blocks' bits: those of one block are to be the same.
+  local function prints_same_bits(script, devices, lines)
     local folder = mpi.folder()
     local file = assert(io.open(folder .. "/blocks.lua", "w"))
-    file:write('package.path = "./?.lua;" .. package.path\n', BLOCKS_OF)
+    file:write('package.path = "./?.lua;" .. package.path\n', script)
     file:close()
     -- Of these of OpenBLAS's loops the bits depend on a tile's sizes.
-    local pipe = io.popen(("OPENBLAS_CORETYPE=Haswell timeout 60 %s --devices 6 %s/blocks.lua 2>&1"):format(
-      os.getenv "SHARDRT", folder))
+    local pipe = io.popen(("OPENBLAS_CORETYPE=Haswell timeout 60 %s --devices %d %s/blocks.lua 2>&1"):format(
+      os.getenv "SHARDRT", devices, folder))
     local found, count = {}, 0
     for line in pipe:lines() do
       local block, bits = line:match "^(%d+ rows from %d+): (%d+)$"
@@ -1060,6 +1091,12 @@ describe("a computation of this kind", function()
     end
     pipe:close()
     mpi.remove(folder)
-    assert.equal(18, count)
+    assert.equal(lines, count)
+  end
+
+  it("gives replicas of a product the same bits in processes with one block and with two", function()
+    prints_same_bits(BLOCKS_OF, 6, 18)
   end)
+
+  it("gives a block of one term the same bits beside a block of two", function() prints_same_bits(TERMS_OF, 12, 4) end)
 end)

@@ -219,7 +219,13 @@ function words.sort(x, axis, descending)
   x = dispatch.array(caller, x)
   check_descending(caller, descending)
   return with_last(x, axis_of(caller, axis, x), function(rows)
-    return along_axis.rows(caller, rows, order_rows(caller, rows, descending))
+    local order, n = order_rows(caller, rows, false), rows.shape[rows.ndim]
+    if descending and n > 1 then -- as in JAX, the last of equal elements is then the first
+      local index = {}
+      for d = 1, rows.ndim do index[d] = d == rows.ndim and { n - 1, -n - 1, -1 } or {} end
+      order = slice.words.slice(order, index)
+    end
+    return along_axis.rows(caller, rows, order)
   end)
 end
 

@@ -50,7 +50,7 @@ local function check_fill(caller, value, kind)
   if not dispatch.is_number(value) then
     fail("%s: the value is %s; it is a number or a boolean", caller, list.show(value))
   end
-  check_number(caller, value, kind)
+  check_number(caller, value == true and 1 or value == false and 0 or value, kind)
 end
 
 local no_operands = ffi.new "shardrt_array *[1]"
@@ -71,14 +71,19 @@ local function constant_array(caller, sizes, value, kind)
   return unplaced.of_host(caller, ndarray.words.full(sizes, value, kind.name))
 end
 
-local function text_of(value) return type(value) == "number" and ("%.17g"):format(value) or tostring(value) end
+-- What processes compare: the element, which may be the same of numbers that differ.
+local function element_text(caller, value, kind)
+  value = elementwise.rounded(caller, value, kind.name)
+  return type(value) == "number" and ("%.17g"):format(value) or tostring(value)
+end
 
 local function filled(caller, sizes, value, name, to)
   check_dtype(caller, name)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
   local x = constant_array(caller, shape.check(caller, sizes), value, kind)
-  return placed(caller, dispatch.done(caller, x, {}, nil, text_of(value)), to)
+  local function detail() return element_text(caller, value, kind) end
+  return placed(caller, dispatch.done(caller, x, {}, nil, detail), to)
 end
 
 --- Zeros.
@@ -114,7 +119,7 @@ local function define_like(word, value)
     if filling == nil then filling = (...) end
     local name = select(value == nil and 2 or 1, ...)
     local kind = dtype.named(caller, name or x.dtype)
-    check_fill(caller, filling == true and 1 or filling == false and 0 or filling, kind)
+    check_fill(caller, filling, kind)
     if type(filling) == "cdata" then -- x is only there for its shape and place: 0 * x would be NaN where x is
       local node = expression.f.SELECT(expression.constant(1), expression.input(2), expression.input(1))
       local arrays = { x, dispatch.array(caller, filling, "the value") }
@@ -122,7 +127,9 @@ local function define_like(word, value)
     end
     local at, dim_axes = common_mesh.of_one(caller, x)
     local out = fill(caller, dispatch.result(caller, at, dim_axes, kind.name, x.shape), filling, kind)
-    return dispatch.done(caller, out, { x }, function() return {} end, text_of(filling))
+    return dispatch.done(caller, out, { x }, function() return {} end, function()
+      return element_text(caller, filling, kind)
+    end)
   end
 end
 define_like("zeros_like", 0)

@@ -218,7 +218,8 @@ static int set_operands(struct elementwise *self) {
     const int32_t r = self->results[k];
     program->direct[r] = shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
   }
-  return program_lay_out(program, self->results, self->nout, raw);
+  program_lay_out(program, self->results, self->nout, raw);
+  return SHARDRT_OK;
 }
 
 static void set_tasks(struct elementwise *self) {

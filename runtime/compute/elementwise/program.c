@@ -5,9 +5,6 @@
 
 #include "base/error.h"
 
-/* A tile may have so few elements, and no fewer; all have a multiple of it. */
-enum { TILE_STEP = 16 };
-
 static const struct {
   const char *name;
   int32_t operands;
@@ -120,7 +117,7 @@ static void lay_out_step(struct program *program, int32_t i, const int32_t *last
     if (last[r] == i && program->slot[r] >= 0 && !program->fixed[r]) slots->free[slots->nfree++] = program->slot[r];
 }
 
-int program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw) {
+void program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw) {
   const int32_t registers = program->nin + program->nsteps;
   struct slots slots = {.count = 0};
   int32_t last[SHARDRT_MAX_REGISTERS] = {0}; /* the last step that needs each; of one that none needs, its own */
@@ -134,12 +131,8 @@ int program_lay_out(struct program *program, const int32_t *results, int32_t nre
   for (int32_t i = 0; i < program->nsteps; i++) lay_out_step(program, i, last, &slots);
 
   const size_t bytes = (size_t)slots.count * program->lane + (raw ? sizeof(double) : 0);
-  const size_t fit = bytes == 0 ? PROGRAM_TILE : PROGRAM_SCRATCH / bytes / TILE_STEP * TILE_STEP;
-  if (fit == 0)
-    return error_set(SHARDRT_EINVAL, "elementwise: %d values of %s are needed at a time; %d or fewer would do",
-                     slots.count, shardrt_dtype_name(program->dtype),
-                     (int)((PROGRAM_SCRATCH / TILE_STEP - sizeof(double)) / program->lane));
+  const size_t fit = bytes == 0 ? PROGRAM_TILE : PROGRAM_SCRATCH / bytes / PROGRAM_TILE_STEP * PROGRAM_TILE_STEP;
+  assert(fit > 0);
   program->tile = fit < PROGRAM_TILE ? fit : PROGRAM_TILE;
   program->raw = raw ? program->tile * sizeof(double) : 0;
-  return SHARDRT_OK;
 }

@@ -10,8 +10,13 @@
 
 #include "compute/elementwise/kernel.h"
 
-/* Bytes of scratch memory, which are to stay in the nearest cache; the most elements of a tile. */
-enum { PROGRAM_SCRATCH = 32 << 10, PROGRAM_TILE = 1024 };
+/* The most elements of a tile, and the fewest, of which all have a multiple. Bytes of scratch memory, which are to stay
+ * in the nearest cache: the smallest tiles of all registers have room, and one that waits for conversion. */
+enum {
+  PROGRAM_TILE = 1024,
+  PROGRAM_TILE_STEP = 16,
+  PROGRAM_SCRATCH = PROGRAM_TILE_STEP * 8 * (SHARDRT_MAX_REGISTERS + 1)
+};
 
 /* How an operand comes to a tile. */
 enum program_load {
@@ -47,7 +52,7 @@ int32_t program_operands(const shardrt_step *step);
 void program_find_fixed(struct program *program);
 
 /* Sets the layout, when it is known what is fixed and what is direct. `results`: registers whose values are needed
- * until the end. `raw`: an operand is gathered before it is converted. EINVAL: too many values are needed at a time. */
-int program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw);
+ * until the end. `raw`: an operand is gathered before it is converted. */
+void program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw);
 
 #endif

@@ -121,15 +121,34 @@ static int64_t half_of(int64_t side) {
   return ((side + 1) / 2 + LEAST_SIDE - 1) / LEAST_SIDE * LEAST_SIDE;
 }
 
+static double elements_of(const shardrt_array *array) {
+  double elements = 1;
+  for (int32_t d = 0; d < shardrt_array_ndim(array); d++) elements *= (double)shardrt_array_shape(array)[d];
+  return elements;
+}
+
+/* Whether a box of the result is a sum of several terms: where the contracted dimension is cut into more parts than the
+ * result has. */
+static bool adds_terms(const struct product *self) {
+  const shardrt_array *a = self->a.array, *b = self->b.array;
+  const int32_t na = shardrt_array_ndim(a), nb = shardrt_array_ndim(b);
+  const int64_t *x = shardrt_array_shape(a), *y = shardrt_array_shape(b);
+  const double k = (double)x[na - (self->transpose_a ? 2 : 1)];
+  double product = (double)x[na - (self->transpose_a ? 1 : 2)] * (double)y[nb - (self->transpose_b ? 2 : 1)];
+  for (int32_t d = 3; d <= na || d <= nb; d++) {
+    const int64_t in_a = d <= na ? x[na - d] : 1, in_b = d <= nb ? y[nb - d] : 1;
+    product *= (double)(in_a > in_b ? in_a : in_b);
+  }
+  return k / (double)self->k > elements_of(self->out.array) / product;
+}
+
 /* Elements of a tile, at most; a product with a vector reads as much as it computes, so that `depth` is k there. It
  * follows from what all processes know: replicas in different ones are cut alike. */
 static int64_t largest_tile(const struct product *self, int64_t depth) {
   const shardrt_array *out = self->out.array;
-  double whole = 1;
-  for (int32_t d = 0; d < shardrt_array_ndim(out); d++) whole *= (double)shardrt_array_shape(out)[d];
-  const double block = (double)self->out.elements, own = whole / (double)array_processes(out);
+  const double block = (double)self->out.elements, own = elements_of(out) / (double)array_processes(out);
   const double share = (own < block ? block : own) * (double)depth / TILES;
-  const int64_t most = self->terms.count > self->blocks->count ? TILE_ADDED : TILE;
+  const int64_t most = adds_terms(self) ? TILE_ADDED : TILE;
   return (share < TILE_LEAST ? TILE_LEAST : share > (double)most ? most : (int64_t)share) / depth;
 }
 
