@@ -1,7 +1,7 @@
 -- Every word of words.txt beside JAX, on one device and on eight, of float32 and of bfloat16: ours and JAX's are two
 -- processes that compute one word after the other in turn, in each round all of them. Times of a call and ratios of the
 -- two in one round, medians; and ratios of the processor's time, which other work on the machine changes less. With
--- SHARDRT_BENCH_TABLE=docs/compute.md the table goes there, too.
+-- SHARDRT_BENCH_TABLE=docs/compute.md the table goes there, too. WORDS="slice one_hot" measures these alone.
 
 local mpi = require "tests.support.mpi"
 
@@ -18,16 +18,22 @@ local function slurp(path)
   return text
 end
 
--- The words: {name =, ours =, jax =}.
-local function words_of(path)
-  local words = {}
+-- The words: {name =, ours =, jax =}; only those that `chosen` names, where it names any.
+local function words_of(path, chosen)
+  local words, left = {}, {}
+  for name in (chosen or ""):gmatch "%S+" do left[name] = true end
+  local all = next(left) == nil
   for line in slurp(path):gmatch "[^\n]+" do
     local names, ours, jax = line:match "^([^#;]+); ([^;]+);? ?([^;]*)$"
     for name in (names or ""):gmatch "%S+" do
       local function call(text) return (text:gsub("%%", name)) end
-      words[#words + 1] = { name = name:gsub("_", " "), ours = call(ours), jax = call(jax == "" and ours or jax) }
+      if all or left[name] then
+        words[#words + 1] = { name = name:gsub("_", " "), ours = call(ours), jax = call(jax == "" and ours or jax) }
+        left[name] = nil
+      end
     end
   end
+  if next(left) then error(("%s has no word %s"):format(path, next(left)), 0) end
   return words
 end
 
@@ -138,7 +144,7 @@ end
 
 return function(bench)
   if not bench.jax then return print "words beside JAX: left out, JAX_PYTHON names no Python that has JAX and optax" end
-  local words = words_of "tests/bench/words.txt"
+  local words = words_of("tests/bench/words.txt", os.getenv "WORDS")
   for _, column in ipairs(COLUMNS) do column.found = measured(bench, words, column) end
   local text = circumstances(bench) .. "; a call's time, that by JAX's, and the processor's time by JAX's:\n\n"
     .. table_of(words, COLUMNS)

@@ -1,9 +1,11 @@
 -- Words that look along one axis, row by row: elements at indices of their own, orders, sums so far. The axis is then
 -- whole on each device; the others stay cut.
 
+local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
+local current = require "shardrt.base.current"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
@@ -65,40 +67,55 @@ end
 
 -- ---- elements at indices ----
 
--- Of indices {…, k} into rows of n: the places in what a device has of all rows.
-local function places_of(caller, indices, at, cuts, sizes, n)
-  local arrays, row, rows, ndim = { indices }, nil, 1, #sizes + 1
+-- For each row of those that a device has, where it begins among them: {…, 1}; nil where each device has one.
+local function begins_of(caller, at, cuts, sizes, n, name)
+  local arrays, row, rows, ndim = {}, nil, 1, #sizes + 1
   for d, size in ipairs(sizes) do
     local own, to = size / propagate.parts(cuts[d], at.axis_size), {}
     if own > 1 then
       for e = 1, ndim do to[e] = e == d and size or 1 end
       arrays[#arrays + 1] = reshape.words.reshape(creation.words.arange(size), to)
-      local number = f.REMAINDER(input(#arrays), own)
+      local number = own == size and input(#arrays) or f.REMAINDER(input(#arrays), own)
       row = row and row * own + number or number
       rows = rows * own
     end
   end
-  local index = input(1)
-  local place = f.SELECT(f.LT(index, 0), index + n, index)
-  if row then place = place + row * n end
-  local is_inside = f.LOGICAL_AND(f.GE(index, -n), f.LT(index, n))
-  local name = rows * n < 2 ^ 31 and "int32" or "int64"
-  return elementwise.run(caller, arrays, f.SELECT(is_inside, place, -2 ^ 31), name, "int64")
+  return row and elementwise.run(caller, arrays, row * n, name, name)
 end
 
-local function check_inside(caller, n)
+-- Of indices {…, k} into rows of n: the places in what a device has of all rows.
+local function places_of(caller, indices, at, cuts, sizes, n)
+  local rows = 1
+  for d, size in ipairs(sizes) do rows = rows * size / propagate.parts(cuts[d], at.axis_size) end
+  local name = math.max(rows, 1) * n < 2 ^ 31 and "int32" or "int64"
+  local computed = name == "int32" and indices.dtype == "int32" and "int32" or "int64"
+  local begins = begins_of(caller, at, cuts, sizes, n, computed)
+  local index = input(1)
+  local place = f.SELECT(f.LT(index, 0), index + n, index)
+  if begins then place = place + input(2) end
+  local is_inside = f.LOGICAL_AND(f.GE(index, -n), f.LT(index, n))
+  return elementwise.run(caller, { indices, begins }, f.SELECT(is_inside, place, -2 ^ 31), name, computed)
+end
+
+local function check_inside(caller, n, take_by)
   return function(...)
-    local code = C.shardrt_take(...)
+    local code = take_by(...)
     if code ~= C.SHARDRT_EINVAL then return code end
     return fail("%s: an index is outside of its axis, which has %d; negative ones count from the end", caller, n)
   end
 end
 
--- What both ways need: two arrays of rows as they lie together, the indices as places in rows of n.
-local function rows_and_places(caller, x, indices, n)
+-- Two arrays of rows as they lie together, and how.
+local function brought_rows(caller, x, indices)
   local at, cuts, sizes = rows_layout(caller, { x, indices })
   local whole = with_whole(cuts)
-  local from, by = dispatch.to_layout(caller, x, at, whole), dispatch.to_layout(caller, indices, at, whole)
+  return at, cuts, sizes, dispatch.to_layout(caller, x, at, whole), dispatch.to_layout(caller, indices, at, whole)
+end
+
+-- What both ways need: two arrays of rows as they lie together, the indices as places in rows of n.
+local function rows_and_places(caller, x, indices, n)
+  local at, cuts, sizes, from, by = brought_rows(caller, x, indices)
+  local whole = with_whole(cuts)
   local places = places_of(caller, by, at, cuts, sizes, n)
   local axes = {}
   for _, each in ipairs(cuts) do
@@ -122,6 +139,26 @@ end
 
 local scatter
 
+local function on_host() return ffi.string(current.info.platform) == "host" end
+
+-- Where the host computes, rows are taken from as they lie.
+local function taken_rows(caller, x, indices, n)
+  local at, cuts, sizes, from, by = brought_rows(caller, x, indices)
+  sizes[#sizes + 1] = indices.shape[indices.ndim]
+  local out = dispatch.result(caller, at, with_whole(cuts), x.dtype, sizes)
+  dispatch.compute(caller, out, check_inside(caller, n, C.shardrt_take_rows), from.handle, by.handle, out.handle)
+  return out
+end
+
+-- Devices take elements at places among all that they have.
+local function taken_places(caller, x, indices, n)
+  local from, by, result = rows_and_places(caller, x, indices, n)
+  return result(x.dtype, indices.shape[indices.ndim], function(taken)
+    dispatch.compute(caller, taken, check_inside(caller, n, C.shardrt_take), from().handle, by().handle, 0,
+      taken.handle)
+  end)
+end
+
 --- For other words: {…, n} and indices {…, k}: the elements {…, k}.
 ---@param caller string
 ---@param x shardrt.Array
@@ -129,12 +166,8 @@ local scatter
 ---@return shardrt.Array
 function along_axis.rows(caller, x, indices)
   local n = x.shape[x.ndim]
-  local k = indices.shape[indices.ndim]
-  local from, by, result = rows_and_places(caller, x, indices, n)
   if n == 0 and indices.size > 0 then fail("%s: indices into an axis of 0", caller) end
-  local out = result(x.dtype, k, function(taken)
-    dispatch.compute(caller, taken, check_inside(caller, n), from().handle, by().handle, 0, taken.handle)
-  end)
+  local out = (on_host() and taken_rows or taken_places)(caller, x, indices, n)
   return dispatch.done(caller, out, { x, indices }, function(dy) return { scatter(caller, dy, indices, n) } end)
 end
 

@@ -140,11 +140,13 @@ function words.one_hot(x, n, as)
   local to = dtype.named(caller, as or "float32").name
   local sizes = x.shape
   sizes[#sizes + 1] = 1
-  local counted = promote.is_float(x.dtype) and promote.computed(x.dtype) or "int32" -- which holds every class
+  local is_float, few = promote.is_float(x.dtype), n <= 2 ^ 24 and promote.computed(to) == "float32"
+  -- They hold every class, and in float32 a number that is none stays none. Then the result needs no conversion.
+  local counted = is_float and promote.computed(x.dtype) or few and "float32" or "int32"
   local classes = creation.words.arange(n, counted)
   local column = reshape.words.reshape(x, sizes)
   local is_equal = expression.f.EQ(expression.input(1), expression.input(2))
-  return elementwise.run(caller, { column, classes }, is_equal, to)
+  return elementwise.run(caller, { column, classes }, is_equal, to, not is_float and few and "float32" or nil)
 end
 
 return take

@@ -22,9 +22,12 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
 /* x's elements at `indices` (int32 or int64, any shape) along `axis`: out has x's shape with the indices' in place of
  * that axis. A negative index counts from the end. EINVAL: an index outside x; the message names it and the size. */
 int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out);
-/* Its gradient: zeros of the shape that x had, plus dy's elements (of out's shape above) at the indices, in their
- * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have dimensions of 1
- * before x's (sums that are not yet formed); `axis` is counted without them. */
+/* Of each row {…, n} of x the elements at indices of its own: out[i, j] = x[i, indices[i, j]]. Indices and out have one
+ * shape, x another last dimension; else all is as above. EINVAL also on devices that have memory of their own. */
+int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shardrt_array *out);
+/* The gradient of shardrt_take: zeros of the shape that x had, plus dy's elements (of out's shape above) at the
+ * indices, in their order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have
+ * dimensions of 1 before x's (sums that are not yet formed); `axis` is counted without them. */
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
 
 /* Along x's last axis, of at least one, the indices that bring its elements in ascending order, or descending: out is

@@ -1,3 +1,4 @@
+// build: -O3
 /* take.c - elements at indices along an axis of each shard, and the way back: its gradient. */
 #include <assert.h>
 #include <inttypes.h>
@@ -6,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/simd.h"
 #include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
@@ -23,6 +25,7 @@ struct taking {
   const shardrt_array *x, *indices;
   shardrt_array *out;
   int64_t outer, size, count, inner;
+  bool own;            /* each outer one has indices of its own, and not all the same */
   int64_t rows;        /* of a task: of what is taken, or outer ones */
   int64_t spans;       /* of `inner`, of a task each */
   int64_t tasks;       /* of a block */
@@ -74,12 +77,28 @@ static int64_t index_at(const void *indices, int32_t dtype, int64_t i) {
   return dtype == SHARDRT_INT32 ? ((const int32_t *)indices)[i] : ((const int64_t *)indices)[i];
 }
 
+/* Whether an index is outside the axis; a loop without a way out becomes vectors. */
+static bool any_outside(const void *indices, int32_t dtype, int64_t n, int64_t size) {
+  bool outside = false;
+  if (dtype == SHARDRT_INT32 && size <= INT32_MAX) {
+    const int32_t *all = indices, least = -(int32_t)size, most = (int32_t)size - 1;
+    for (int64_t i = 0; i < n; i++) outside |= (all[i] < least) | (all[i] > most);
+  } else {
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t index = index_at(indices, dtype, i);
+      outside |= (index < -size) | (index >= size);
+    }
+  }
+  return outside;
+}
+
 /* All indices are within the axis, before anything is taken. */
 static int check_indices(const char *what, const struct taking *self) {
   const int32_t dtype = shardrt_array_dtype(self->indices);
-  const int64_t n = self->outer * self->inner > 0 ? self->count : 0;
+  const int64_t n = self->outer * self->inner > 0 ? self->count * (self->own ? self->outer : 1) : 0;
   for (int64_t b = 0; b < self->blocks->count; b++) {
     const void *indices = unique_blocks_data(self->blocks, self->indices, b);
+    if (!any_outside(indices, dtype, n, self->size)) continue;
     for (int64_t i = 0; i < n; i++) {
       const int64_t index = index_at(indices, dtype, i);
       if (index < -self->size || index >= self->size)
@@ -128,6 +147,35 @@ static int take_on_devices(const char *what, const struct taking *self, bool add
 
 /* ---- there ------------------------------------------------------------------------------------------------------ */
 
+/* Single elements of `size` ones: no calls, and indices of each dtype in a loop of their own. */
+#define TAKE_EACH(type, index_t)                                                                                       \
+  do {                                                                                                                 \
+    const type *restrict source = from;                                                                                \
+    type *restrict target = to;                                                                                        \
+    const index_t *restrict all = indices;                                                                             \
+    for (int64_t i = 0; i < n; i++) target[i] = source[all[i] < 0 ? all[i] + size : all[i]];                           \
+  } while (0)
+#define TAKE_ELEMENTS(type)                                                                                            \
+  static void take_##type(const void *from, const void *indices, int32_t dtype, int64_t size, void *to, int64_t n) {   \
+    if (dtype == SHARDRT_INT32)                                                                                        \
+      TAKE_EACH(type, int32_t);                                                                                        \
+    else                                                                                                               \
+      TAKE_EACH(type, int64_t);                                                                                        \
+  }
+TAKE_ELEMENTS(simd_1)
+TAKE_ELEMENTS(simd_2)
+TAKE_ELEMENTS(simd_4)
+TAKE_ELEMENTS(simd_8)
+
+static void take_elements(size_t bytes, const void *from, const void *indices, int32_t dtype, int64_t size, void *to,
+                          int64_t n) {
+  assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+  (bytes == 1   ? take_simd_1
+   : bytes == 2 ? take_simd_2
+   : bytes == 4 ? take_simd_4
+                : take_simd_8)(from, indices, dtype, size, to, n);
+}
+
 /* Rows of `inner` elements that stand one behind the other in what is taken. */
 static void take_task(void *context, int64_t number) {
   const struct taking *self = context;
@@ -139,12 +187,29 @@ static void take_task(void *context, int64_t number) {
   const size_t bytes = (size_t)self->inner * shardrt_dtype_size(self->dtype);
   const char *from = unique_blocks_data(self->blocks, self->x, block);
   char *to = unique_blocks_data(self->blocks, self->out, block);
-  for (int64_t row = first; row < last; row++) {
+  for (int64_t row = first; row < last && self->inner == 1;) {
+    const int64_t at = row % self->count, left = self->count - at, n = left < last - row ? left : last - row;
+    take_elements(bytes, from + (size_t)(row / self->count * self->size) * bytes,
+                  (const char *)indices + (size_t)(self->own ? row : at) * shardrt_dtype_size(dtype), dtype, self->size,
+                  to + (size_t)row * bytes, n);
+    row += n;
+  }
+  for (int64_t row = first; row < last && self->inner != 1; row++) {
     const int64_t index = index_at(indices, dtype, row % self->count);
     assert(index >= -self->size && index < self->size);
     const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
     memcpy(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
   }
+}
+
+static int take_here(const char *what, struct taking *self) {
+  const int code = check_indices(what, self);
+  const int64_t rows = self->outer * self->count;
+  if (code != SHARDRT_OK || rows == 0 || self->inner == 0) return code;
+  self->rows = (WORTH - 1) / self->inner + 1;
+  self->tasks = (rows - 1) / self->rows + 1;
+  work_spread(take_task, self, self->blocks->count * self->tasks);
+  return SHARDRT_OK;
 }
 
 int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
@@ -163,13 +228,43 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
     unique_blocks_end(&blocks);
     return code;
   }
-  code = check_indices("take", &self);
-  const int64_t rows = self.outer * self.count;
-  if (code == SHARDRT_OK && rows > 0 && self.inner > 0) {
-    self.rows = (WORTH - 1) / self.inner + 1;
-    self.tasks = (rows - 1) / self.rows + 1;
-    work_spread(take_task, &self, blocks.count * self.tasks);
-  }
+  code = take_here("take", &self);
+  unique_blocks_end(&blocks);
+  return code;
+}
+
+/* Rows {…, n} and indices {…, k} lie alike but for their last dimension. */
+static int check_take_rows(const shardrt_array *x, const shardrt_array *indices, const shardrt_array *out,
+                           struct taking *self) {
+  int code = check_take_dtypes("take_rows", self->dtype, shardrt_array_dtype(indices), shardrt_array_dtype(out));
+  if (code != SHARDRT_OK) return code;
+  if (accelerator_get() != NULL)
+    return error_set(SHARDRT_EINVAL, "take_rows: of devices with memory of their own, where take of places does it");
+  const int32_t ndim = shardrt_array_ndim(x);
+  int64_t from[SHARDRT_MAX_NDIM], at[SHARDRT_MAX_NDIM], to[SHARDRT_MAX_NDIM];
+  work_shard_shape(x, from);
+  work_shard_shape(indices, at);
+  work_shard_shape(out, to);
+  bool alike = ndim > 0 && shardrt_array_ndim(indices) == ndim && shardrt_array_ndim(out) == ndim;
+  for (int32_t d = 0; d < ndim && alike; d++) alike = at[d] == to[d] && (d == ndim - 1 || from[d] == at[d]);
+  if (!alike)
+    return error_set(SHARDRT_EINVAL, "take_rows: shards of the rows, the indices and the result do not go together");
+  self->outer = self->inner = 1;
+  for (int32_t d = 0; d < ndim - 1; d++) self->outer *= from[d];
+  self->size = from[ndim - 1];
+  self->count = at[ndim - 1];
+  return SHARDRT_OK;
+}
+
+int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shardrt_array *out) {
+  struct taking self = {.x = x, .indices = indices, .out = out, .dtype = shardrt_array_dtype(x), .own = true};
+  int code = check_take_rows(x, indices, out, &self);
+  struct unique_blocks blocks;
+  if (code == SHARDRT_OK)
+    code = unique_blocks_begin("take_rows", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  self.blocks = &blocks;
+  code = take_here("take_rows", &self);
   unique_blocks_end(&blocks);
   return code;
 }
