@@ -1,6 +1,7 @@
 -- Computation beside JAX, with 8 devices on the same cores, in one process and in 4 of 2 devices each: a sine, a
--- product, and the gradient step of a network, data-parallel and tensor-parallel. Time is what
--- counts; the processor's time stands beside it, as other work on the machine does not change that. The product is
+-- product, and the gradient step of a network, data-parallel and tensor-parallel. Steps of a small network are on one
+-- device: there it counts what a word costs beside its arithmetic. Time is what counts; the processor's time stands
+-- beside it, as other work on the machine does not change that. The product is
 -- also beside OpenBLAS alone, and each on one device beside all.
 
 local mpi = require "tests.support.mpi"
@@ -58,6 +59,7 @@ local CASES = {
   { what = "dot", layout = "all", name = "dot 4096x4096, P(a,nil) and P(nil,b)", aim = ">= 1", flop = 2 * 4096 ^ 3 },
   { what = "step", layout = "data", name = "gradient step, batch over 8", aim = ">= 1.2", memory = true },
   { what = "step", layout = "tensor", name = "gradient step, 4 x 2", aim = ">= 1.2" },
+  { what = "small", layout = "one", name = "100 gradient steps of a small network, one device", aim = ">= 1" },
 }
 
 local function detail(case, a, b)
@@ -97,9 +99,11 @@ end
 return function(bench)
   for _, case in ipairs(CASES) do
     if bench.jax then
-      for _, processes in ipairs { 1, PROCESSES } do beside_jax(bench, case, processes) end
+      for _, processes in ipairs(case.layout == "one" and { 1 } or { 1, PROCESSES }) do
+        beside_jax(bench, case, processes)
+      end
     end
     if case.flop then beside_blas(bench, case) end
-    beside_one(bench, case)
+    if case.layout ~= "one" then beside_one(bench, case) end
   end
 end

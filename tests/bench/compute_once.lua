@@ -11,7 +11,7 @@ local mlp = dofile "recipes/parts/mlp.lua"
 local np, P, random = require "shardrt.numpy", shardrt.P, shardrt.random
 
 local what, layout, rounds = arg[1], arg[2], tonumber(arg[3])
-local LAYERS, BATCH = { 784, 2048, 2048, 2048, 10 }, 2048
+local WIDTH, SMALL, SMALL_STEPS = 2048, 64, 100 -- of layers and batch; of a small network, with steps in a round
 
 -- Seconds that this process's threads have computed: what other work on the machine hardly changes.
 local function processor()
@@ -53,16 +53,26 @@ function works.dot()
   return function() return np.dot(a, b) end
 end
 
-function works.step()
+local function training(width)
   local to = { default = on(), inputs = on("a", nil), targets = on("a", nil) }
   if layout == "tensor" then to.W2, to.b2, to.W3 = on(nil, "b"), on "b", on("b", nil) end
-  local params, batch = mlp.init(LAYERS, BATCH, to)
+  local params, batch = mlp.init({ 784, width, width, width, 10 }, width, to)
   local of, optimizer = shardrt.value_and_grad(mlp.loss), shardrt.optimizer.sgd { learning_rate = 1e-5 }
   local state = optimizer:init(params)
   return function()
     local loss, gradients = of(params, batch)
     params, state = optimizer:update(params, gradients, state)
     return loss
+  end
+end
+
+function works.step() return training(WIDTH) end
+
+function works.small()
+  local step = training(SMALL)
+  return function()
+    for _ = 2, SMALL_STEPS do step() end
+    return step():block_until_ready()
   end
 end
 

@@ -158,6 +158,62 @@ function array.new(caller, sharding, kind, sizes)
   return array.wrap(out, sharding)
 end
 
+---@class shardrt.array.form # all that decides an array's layout: those with the same have one form
+---@field sharding shardrt.Sharding
+---@field unplaced true|nil # nobody placed it
+---@field kind shardrt.dtype
+---@field shape integer[] # never changed
+---@field sizes ffi.cdata* # the same for C
+---@field size integer # elements
+
+local MOST_FORMS = 1024 -- of a sharding; then they are found anew, as where every batch has a shape of its own
+
+--- The form of an array that was not deleted. It is the same table for arrays alike, as long as it is remembered.
+---@param x shardrt.Array
+---@return shardrt.array.form
+function array.form(x)
+  local inside = class.inside(x)
+  if inside.form then return inside.form end
+  local of, sizes = class.inside(inside.sharding), known_shape(inside, x)
+  local name = inside.unplaced and "unplaced_forms" or "forms"
+  local forms = of[name]
+  if not forms or forms.count >= MOST_FORMS then
+    forms = { count = 0 }
+    of[name] = forms
+  end
+  local key = x.dtype .. " " .. table.concat(sizes, " ")
+  local form = forms[key]
+  if not form then
+    form = { sharding = inside.sharding, unplaced = inside.unplaced, kind = dtype.named("array", x.dtype),
+      shape = sizes, sizes = shape.to_c(sizes), size = shape.elements(sizes) }
+    forms[key], forms.count = form, forms.count + 1
+  end
+  inside.form = form
+  return form
+end
+
+local made_out = ffi.new "shardrt_array *[1]" -- empty but within the next function
+
+--- A new array of that form, without buffers.
+---@param caller string
+---@param form shardrt.array.form
+---@return shardrt.Array
+function array.of_form(caller, form)
+  local job, sizes = current.info, form.shape
+  fail.check(C.shardrt_array_new(form.sharding.handle, form.kind.code, #sizes, form.sizes, job.process_index,
+    job.devices_per_process, made_out), caller)
+  local handle = owned(made_out, "shardrt_array_free")
+  return class.new(Array, {
+    handle = handle, sharding = form.sharding, unplaced = form.unplaced, form = form, dtype = form.kind.name,
+    shape = sizes, ndim = #sizes, size = form.size,
+  })
+end
+
+--- An array's shape as it is kept: for reading alone. (x.shape is a copy, which a recipe may change.)
+---@param x shardrt.Array
+---@return integer[]
+function array.sizes(x) return known_shape(class.inside(x), x) end
+
 --- An array whose value is to be made by `finish(sharding)`, in that sharding or, where the recipe asks for another
 --- layout at once, in that. Every process must use it alike.
 ---@param to shardrt.Sharding

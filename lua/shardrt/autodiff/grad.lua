@@ -36,7 +36,7 @@ local function backward(caller, made, out, leaves)
         fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", caller,
           entry.what, entry.where or "?")
       end
-      for k, g in pairs(entry.vjp(dy, wants)) do
+      for k, g in pairs(entry.vjp(dy, wants, entry)) do
         local x = entry.inputs[k]
         if wants(x) then grads[x] = accumulated(grads[x], g) end
       end

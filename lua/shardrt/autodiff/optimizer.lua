@@ -158,9 +158,8 @@ rules.sgd = {
   keeps = {},
   init = function() return {} end,
   update = function(caller, _, rate, params, grads)
-    return (map(caller, 1, function(p, g)
-      return one_pass(caller, input(1) - input(2) * rate, p, g)
-    end, params, grads)), {}
+    local moved = input(1) - input(2) * rate
+    return (map(caller, 1, function(p, g) return one_pass(caller, moved, p, g) end, params, grads)), {}
   end,
 }
 

@@ -25,6 +25,8 @@ local common_mesh = {}
 ---@field single shardrt.Sharding? # where there is no mesh
 ---@field shardings table<string, shardrt.Sharding>
 ---@field splits table<string, shardrt.common_mesh.split>
+---@field known table? # what `known` gives
+---@field known_count integer?
 
 local nowhere ---@type shardrt.common_mesh
 
@@ -73,9 +75,37 @@ function common_mesh.of(caller, arrays)
     end
   end
   if named then return over_mesh(named) end
-  if found then return { committed = true, axis_size = {}, single = found } end
+  if found then
+    local inside = class.inside(found)
+    inside.common_mesh = inside.common_mesh or { committed = true, axis_size = {}, single = found }
+    return inside.common_mesh
+  end
   nowhere = nowhere or { committed = false, axis_size = {}, single = unplaced.home() }
   return nowhere
+end
+
+local MOST_KNOWN = 2048 -- tables of `known`; then all is worked out anew
+
+local function below(at, node, key)
+  local found = node[key]
+  if not found then
+    found = {}
+    node[key], at.known_count = found, at.known_count + 1
+  end
+  return found
+end
+
+--- A table for what follows there from the forms of arrays alone, such as layouts: it is the same one for the same
+--- forms, as long as it is remembered. Who asks first finds it empty, and puts fields with names into it.
+---@param at shardrt.common_mesh
+---@param what string # for what
+---@param arrays shardrt.Array[]
+---@return table
+function common_mesh.known(at, what, arrays)
+  if not at.known or at.known_count > MOST_KNOWN then at.known, at.known_count = {}, 0 end
+  local found = below(at, at.known, what)
+  for i = 1, #arrays do found = below(at, found, array.form(arrays[i])) end
+  return found
 end
 
 local function key_of(dim_axes)

@@ -110,6 +110,12 @@ end
 
 local Arrays = ffi.typeof "shardrt_array *[?]"
 
+-- Where C finds operands, by how many they are.
+local rooms = setmetatable({}, { __index = function(self, n)
+  self[n] = Arrays(n + 1)
+  return self[n]
+end })
+
 local function waits(operands)
   for _, x in ipairs(operands) do
     if array.late(x) then return true end
@@ -117,15 +123,20 @@ local function waits(operands)
   return false
 end
 
+local function compute_now(caller, out, root, operands, own, computed)
+  local n = #operands
+  for i = 1, n do local _ = operands[i].handle end -- what waits is computed first, and has the same room
+  local steps, count = expression.program(root, n)
+  local handles, to = rooms[n], out.handle
+  for i = 1, n do handles[i - 1] = operands[i].handle end
+  dispatch.compute(caller, out, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, n, handles, to)
+  for i = 1, #own do array.drop(own[i]) end
+end
+
 local function compute(out, late)
   local root, operands = late.root, late.operands
   if waits(operands) then root, operands = whole(late) end
-  local steps, count = expression.program(root, #operands)
-  local handles = Arrays(#operands + 1)
-  for i, x in ipairs(operands) do handles[i - 1] = x.handle end
-  dispatch.compute(late.caller, out, C.shardrt_elementwise, steps, count, dtype.named(late.caller, late.computed).code,
-    #operands, handles, out.handle)
-  for _, x in ipairs(late.own) do array.drop(x) end
+  compute_now(late.caller, out, root, operands, late.own, late.computed)
 end
 
 --- Computes a result that was just made, now or when it is looked at.
@@ -138,11 +149,11 @@ end
 ---@param name string # the result's dtype
 ---@param sizes integer[] # the result's
 function delay.run(caller, out, root, operands, own, computed, name, sizes)
-  local late = { compute = compute, caller = caller, root = root, operands = operands, own = own, computed = computed }
   if not tape.is_within() or dispatch.observer or shape.elements(sizes) < LEAST then
-    compute(out, late)
+    compute_now(caller, out, root, operands, own, computed)
     return
   end
+  local late = { compute = compute, caller = caller, root = root, operands = operands, own = own, computed = computed }
   late.shape, late.fits, late.is_taped = sizes, name == computed or name == "bool" and IS_TEST[root.op] or false,
     tape.is_open()
   late.weight, late.steps = weigh(root)

@@ -8,6 +8,7 @@ local common_mesh = require "shardrt.ops.common_mesh"
 local current = require "shardrt.base.current"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
+local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
@@ -75,6 +76,16 @@ function dispatch.result(caller, at, dim_axes, name, sizes)
   if not at.committed then return unplaced.new(caller, kind, sizes) end
   if at.single then return array.new(caller, at.single, kind, sizes) end -- what is on one device is its owner's alone
   return numbering.made_by_all(array.new(caller, common_mesh.sharding(at, dim_axes), kind, sizes))
+end
+
+--- The same of a known form: that of a result with the same cuts there.
+---@param caller string
+---@param at shardrt.common_mesh
+---@param form shardrt.array.form
+---@return shardrt.Array
+function dispatch.result_of(caller, at, form)
+  local x = array.of_form(caller, form)
+  return at.committed and not at.single and numbering.made_by_all(x) or x
 end
 
 --- Calls C for a result that was just made; nothing under planning.
@@ -149,7 +160,7 @@ end
 local function described(caller, name, sizes, inputs, detail)
   local words = { ("%s: %s %s\n"):format(caller, name, shape.text(sizes)) }
   for _, x in ipairs(inputs) do words[#words + 1] = numbering.name(x) end
-  words[#words + 1] = type(detail) == "function" and detail() or detail
+  words[#words + 1] = type(detail) == "table" and expression.text(detail) or detail
   return table.concat(words, ", ")
 end
 
@@ -169,12 +180,13 @@ end
 ---@param out shardrt.Array
 ---@param inputs shardrt.Array[]
 ---@param vjp shardrt.tape.vjp|nil
----@param detail (string|fun(): string)? # what else the result depends on: numbers, axes
+---@param detail (string|shardrt.Node)? # what else the result depends on: numbers, axes, an expression
 ---@return shardrt.Array out
 function dispatch.done(caller, out, inputs, vjp, detail)
   if current.info.process_count > 1 then agree_on_step(caller, out, inputs, detail) end
   if tape.is_open() then
-    tape.note { what = caller, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
+    tape.note { what = caller, where = not vjp and fail.where(), out = out, inputs = inputs, vjp = vjp,
+      detail = detail }
   end
   if dispatch.observer then dispatch.observer(caller, out, inputs) end
   return out

@@ -102,34 +102,70 @@ local function padded(values, ndim, fill)
   return made
 end
 
--- The result's cuts, the operands in the layout that goes with them, and of these those that were made for it.
-local function laid_out(caller, at, arrays, sizes)
-  local operands, ndim = {}, #sizes
+---@class shardrt.elementwise.layout # of operands of known forms
+---@field sizes integer[] # the result's
+---@field dim_axes shardrt.DimAxes # the result's
+---@field own shardrt.DimAxes[] # the operands'
+---@field lie boolean? # whether all operands lie so
+---@field forms table<string, shardrt.array.form> # the result's, by its dtype
+
+local function worked_out(caller, at, arrays, sizes)
+  local operands, shapes = {}, { sizes }
+  for _, x in ipairs(arrays) do shapes[#shapes + 1] = x.shape end
+  local full = elementwise.broadcast(caller, shapes)
+  local ndim = #full
   for i, x in ipairs(arrays) do
     local dim_axes = common_mesh.dim_axes(at, x)
     local own = padded(x.shape, ndim, 1)
-    dim_axes = dim_axes and propagate.of_operand(padded(dim_axes, ndim, {}), own, sizes) or dim_axes
+    dim_axes = dim_axes and propagate.of_operand(padded(dim_axes, ndim, {}), own, full) or dim_axes
     operands[i] = { dim_axes = dim_axes, sizes = own, bytes = dtype.named(caller, x.dtype).size }
   end
-  local made = propagate.elementwise(sizes, operands, at.axis_size)
+  local made, owns = propagate.elementwise(full, operands, at.axis_size), {}
+  for i, x in ipairs(arrays) do
+    local own = propagate.of_operand(made, operands[i].sizes, full)
+    owns[i] = {}
+    for d = 1, x.ndim do owns[i][d] = own[d + ndim - x.ndim] end
+  end
+  return { sizes = full, dim_axes = made, own = owns, forms = {} }
+end
+
+-- How these operands and their result lie.
+local function layout_of(caller, at, arrays, sizes)
+  local known = common_mesh.known(at, sizes and "elementwise as " .. table.concat(sizes, " ") or "elementwise", arrays)
+  known.layout = known.layout or worked_out(caller, at, arrays, sizes)
+  return known.layout ---@type shardrt.elementwise.layout
+end
+
+local NONE = {}
+
+-- The operands so, and of these those that were made for it.
+local function laid_out(caller, at, arrays, layout)
+  if layout.lie then return arrays, NONE end
   local brought, moved = {}, {}
   for i, x in ipairs(arrays) do
-    local own = propagate.of_operand(made, operands[i].sizes, sizes)
-    local dim_axes = {}
-    for d = 1, x.ndim do dim_axes[d] = own[d + ndim - x.ndim] end
-    brought[i] = dispatch.to_layout(caller, x, at, dim_axes)
+    brought[i] = dispatch.to_layout(caller, x, at, layout.own[i])
     if not rawequal(brought[i], x) then moved[#moved + 1] = brought[i] end
   end
-  return made, brought, moved
+  layout.lie = #moved == 0
+  return brought, moved
+end
+
+local function new_result(caller, at, layout, name)
+  local form = layout.forms[name]
+  if form then return dispatch.result_of(caller, at, form) end
+  local out = dispatch.result(caller, at, layout.dim_axes, name, layout.sizes)
+  layout.forms[name] = array.form(out)
+  return out
 end
 
 -- Sums what was broadcast, so that a gradient has the shape of what it is the gradient of.
 local function unbroadcast(caller, g, x)
-  if shape.equal(g.shape, x.shape) then return g end
-  local axes, ndim = {}, g.ndim
+  local from, to = array.sizes(g), array.sizes(x)
+  if shape.equal(from, to) then return g end
+  local axes, ndim = {}, #from
   for d = 1, ndim do
-    local size = x.shape[d - ndim + x.ndim]
-    if size == nil or size == 1 and g.shape[d] ~= 1 then axes[#axes + 1] = d - 1 end
+    local size = to[d - ndim + #to]
+    if size == nil or size == 1 and from[d] ~= 1 then axes[#axes + 1] = d - 1 end
   end
   return reduce.sum_to(caller, g, axes, x.shape)
 end
@@ -139,51 +175,43 @@ elementwise.unbroadcast = unbroadcast
 
 local Arrays, Registers = ffi.typeof "shardrt_array *[?]", ffi.typeof "int32_t[?]"
 
-local function gradient(caller, root, arrays, out)
-  return function(dy, wants)
-    local n, grads = #arrays, {}
-    for i, x in ipairs(arrays) do
-      if promote.is_float(x.dtype) and wants(x) then
-        local node = expression.derivative(root, i, expression.input(n + 1), expression.input(n + 2))
-        if node then
-          local inputs = list.copy(arrays)
-          inputs[n + 1], inputs[n + 2] = out, dy
-          -- What is summed then is rounded once, after that.
-          local name = shape.equal(out.shape, x.shape) and x.dtype or promote.computed(x.dtype)
-          local is_dy = node.op == "INPUT" and node.i == n + 2 and name == dy.dtype
-          local g = is_dy and dy or elementwise.run("the gradient of " .. caller, inputs, node, name)
-          grads[i] = words.astype(unbroadcast(caller, g, x), x.dtype)
-        end
-      end
+-- Of what `dispatch.done` was told of an expression.
+local function gradient(dy, wants, entry)
+  local caller, root, arrays, out = entry.what, entry.detail, entry.inputs, entry.out ---@cast root shardrt.Node
+  local n, grads = #arrays, {}
+  for i, x in ipairs(arrays) do
+    local node = promote.is_float(x.dtype) and wants(x) and expression.derivative(root, i, n)
+    if node then
+      local inputs = list.copy(arrays)
+      inputs[n + 1], inputs[n + 2] = out, dy
+      -- What is summed then is rounded once, after that.
+      local name = shape.equal(array.sizes(out), array.sizes(x)) and x.dtype or promote.computed(x.dtype)
+      local is_dy = node.op == "INPUT" and node.i == n + 2 and name == dy.dtype
+      local g = is_dy and dy or elementwise.run("the gradient of " .. caller, inputs, node, name)
+      grads[i] = words.astype(unbroadcast(caller, g, x), x.dtype)
     end
-    return grads
   end
+  return grads
 end
 
 -- Only operands that the expression names are read (and decide where it is computed).
 local function used(root, arrays)
-  local made, index, seen = {}, {}, {}
-  local function visit(node)
-    if seen[node] then return seen[node] end
-    local copy = node
-    if node.op == "INPUT" then
-      if not index[node.i] then
-        made[#made + 1] = arrays[node.i]
-        index[node.i] = expression.input(#made)
-      end
-      copy = index[node.i]
-    elseif node[1] then
-      copy = f[node.op](visit(node[1]), node[2] and visit(node[2]), node[3] and visit(node[3]))
-    end
-    seen[node] = copy
-    return copy
-  end
-  return visit(root), made
+  local order, trimmed = expression.used(root)
+  if rawequal(trimmed, root) and #order == #arrays then return root, arrays end
+  local made = {}
+  for k, i in ipairs(order) do made[k] = arrays[i] end
+  return trimmed, made
+end
+
+local function promoted(arrays)
+  local dtypes = {}
+  for i, x in ipairs(arrays) do dtypes[i] = x.dtype end
+  return promote.result(dtypes, NONE)
 end
 
 --- Computes an expression of arrays in one pass, at once or with what reads the result (ops/delay.lua).
 ---@param caller string
----@param arrays shardrt.Array[]
+---@param arrays shardrt.Array[] # a list that nobody changes
 ---@param root shardrt.Node
 ---@param out_dtype string
 ---@param in_dtype string? # in which it is computed; left out: what the arrays' promote to
@@ -191,19 +219,15 @@ end
 ---@return shardrt.Array
 function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   root, arrays = used(root, arrays)
-  local shapes, dtypes = { sizes }, {}
-  for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
-  local full = elementwise.broadcast(caller, shapes)
   local at = common_mesh.of(caller, arrays)
-  local dim_axes, brought, moved = laid_out(caller, at, arrays, full)
-  local out = dispatch.result(caller, at, dim_axes, out_dtype, full)
+  local layout = layout_of(caller, at, arrays, sizes)
+  local brought, moved = laid_out(caller, at, arrays, layout)
+  local out = new_result(caller, at, layout, out_dtype)
   if not dispatch.is_planning() then
-    local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
-    delay.run(caller, out, root, brought, moved, computed, out_dtype, full)
+    local computed = promote.computed(in_dtype or promoted(arrays))
+    delay.run(caller, out, root, brought, moved, computed, out_dtype, layout.sizes)
   end
-  return dispatch.done(caller, out, arrays, gradient(caller, root, arrays, out), function()
-    return expression.text(root)
-  end)
+  return dispatch.done(caller, out, arrays, gradient, root)
 end
 
 --- Computes several expressions of the same arrays in one pass. Each may be a part of those behind it, and is rounded
@@ -214,14 +238,13 @@ end
 ---@param out_dtypes string[]
 ---@return shardrt.Array ...
 function elementwise.run_several(caller, arrays, roots, out_dtypes)
-  local shapes, dtypes, outs, n = {}, {}, {}, #roots
-  for i, x in ipairs(arrays) do shapes[i], dtypes[i] = x.shape, x.dtype end
-  local full = elementwise.broadcast(caller, shapes)
+  local outs, n = {}, #roots
   local at = common_mesh.of(caller, arrays)
-  local dim_axes, brought = laid_out(caller, at, arrays, full)
-  for k = 1, n do outs[k] = dispatch.result(caller, at, dim_axes, out_dtypes[k], full) end
+  local layout = layout_of(caller, at, arrays)
+  local brought = laid_out(caller, at, arrays, layout)
+  for k = 1, n do outs[k] = new_result(caller, at, layout, out_dtypes[k]) end
   if not dispatch.is_planning() then
-    local computed = promote.computed(promote.result(dtypes, {}))
+    local computed = promote.computed(promoted(arrays))
     local made = { expression.program(roots[1], #brought, unpack(roots, 2)) }
     local handles, results, out_handles = Arrays(#brought + 1), Registers(n), Arrays(n)
     for i, x in ipairs(brought) do handles[i - 1] = x.handle end
@@ -231,9 +254,7 @@ function elementwise.run_several(caller, arrays, roots, out_dtypes)
     for k = 2, n do buffers.tell_collector(outs[k]) end
   end
   for k, root in ipairs(roots) do
-    dispatch.done(caller, outs[k], arrays, gradient(caller, root, arrays, outs[k]), function()
-      return expression.text(root)
-    end)
+    dispatch.done(caller, outs[k], arrays, gradient, root)
   end
   return unpack(outs)
 end
@@ -275,6 +296,8 @@ local function round_operands(caller, values, nodes, arrays, common)
   end
 end
 
+local INPUTS = { expression.input(1), expression.input(2), expression.input(3) }
+
 -- The operands that a word was given: those that are arrays, and a node for each; what they promote to, and what they
 -- are compared in.
 local function operands_of(caller, values, n)
@@ -284,14 +307,14 @@ local function operands_of(caller, values, n)
     if dispatch.is_number(value) and type(value) ~= "cdata" then
       numbers[#numbers + 1], nodes[i] = value, expression.constant(value)
     else
-      local x = dispatch.array(caller, value, n == 1 and "the operand" or ("operand %d"):format(i))
+      local x = array.is(value) and value or dispatch.array(caller, value, n > 1 and ("operand %d"):format(i) or nil)
       arrays[#arrays + 1] = x
-      nodes[i], dtypes[#arrays] = expression.input(#arrays), x.dtype
+      nodes[i], dtypes[#arrays] = INPUTS[#arrays], x.dtype
     end
   end
   if #arrays == 0 then -- numbers alone
     arrays[1] = dispatch.array(caller, values[1])
-    nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
+    nodes[1], dtypes[1] = INPUTS[1], arrays[1].dtype
     table.remove(numbers, 1)
   end
   local common = promote.result(dtypes, numbers)
@@ -305,7 +328,7 @@ end
 -- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
 -- bools it is refused; "whole": the same, but of bools int32; "float"; "bool". `check` may refuse values.
 local function define(name, n, as, build, check)
-  local caller = "np." .. name
+  local caller, root_of = "np." .. name, expression.remembered(build)
   words[name] = function(...)
     local given = select("#", ...)
     if given ~= n then fail("%s: it takes %d operand%s, and got %d", caller, n, n == 1 and "" or "s", given) end
@@ -316,8 +339,8 @@ local function define(name, n, as, build, check)
     end
     if as == "float" then common = promote.to_float(common) end
     if as == "whole" and common == "bool" then common = "int32" end
-    if as == "bool" then return elementwise.run(caller, arrays, build(unpack(nodes)), "bool", compared) end
-    return elementwise.run(caller, arrays, build(unpack(nodes)), common, common)
+    if as == "bool" then return elementwise.run(caller, arrays, root_of(nodes), "bool", compared) end
+    return elementwise.run(caller, arrays, root_of(nodes), common, common)
   end
 end
 
@@ -375,6 +398,8 @@ array.ops.operators = {
   mod = words.remainder, unm = function(x) return words.negative(x) end, -- Lua gives it x twice
 }
 
+local selected = expression.remembered(f.SELECT)
+
 --- Where the condition is not 0 the first, elsewhere the second; all three broadcast.
 ---@param condition shardrt.Operand
 ---@param a shardrt.Operand
@@ -390,7 +415,7 @@ function words.where(condition, a, b)
   -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.
   if asked.dtype ~= "bool" then asked = words.not_equal(asked, 0) end
   arrays[#arrays + 1] = asked
-  return elementwise.run(caller, arrays, f.SELECT(expression.input(#arrays), nodes[1], nodes[2]), common, common)
+  return elementwise.run(caller, arrays, selected { INPUTS[#arrays], nodes[1], nodes[2] }, common, common)
 end
 
 --- Within [low, high]; either may be nil.
@@ -414,7 +439,7 @@ function words.astype(x, name)
   local to = dtype.named(caller, name).name
   x = dispatch.array(caller, x)
   if x.dtype == to then return x end
-  return elementwise.run(caller, { x }, expression.input(1), to, x.dtype)
+  return elementwise.run(caller, { x }, INPUTS[1], to, x.dtype)
 end
 
 --- The array with its elements repeated such that it has the shape.
@@ -429,7 +454,7 @@ function words.broadcast_to(x, to)
   if not shape.equal(full, sizes) then
     fail("%s: an array of shape %s does not broadcast to %s", caller, shape.text(x.shape), shape.text(sizes))
   end
-  return elementwise.run(caller, { x }, expression.input(1), x.dtype, x.dtype, sizes)
+  return elementwise.run(caller, { x }, INPUTS[1], x.dtype, x.dtype, sizes)
 end
 
 return elementwise

@@ -15,6 +15,7 @@ local expression = {}
 ---@field [3] shardrt.Node?
 ---@field i integer?
 ---@field value number?
+---@field known table? # what was worked out of it: it never changes
 ---@operator add(shardrt.Node|number): shardrt.Node
 ---@operator sub(shardrt.Node|number): shardrt.Node
 ---@operator mul(shardrt.Node|number): shardrt.Node
@@ -28,6 +29,14 @@ local function constant(value) return setmetatable({ op = "CONSTANT", value = va
 local function node_of(value)
   if getmetatable(value) == Node then return value end
   return constant(value == true and 1 or value == false and 0 or tonumber(value))
+end
+
+-- What was worked out of a node, for who asks for it again.
+---@param node shardrt.Node
+---@return table
+local function known(node)
+  node.known = node.known or {}
+  return node.known
 end
 
 -- f.SIN(x), f.SELECT(c, a, b), …: a node of any operation.
@@ -133,13 +142,7 @@ local function ordered(...)
   return order
 end
 
---- What the i-th operand gets of dy: an expression of the operands, of the root's value and of dy.
----@param root shardrt.Node
----@param i integer
----@param y shardrt.Node # the root's value, which is known
----@param dy shardrt.Node
----@return shardrt.Node? # nil: nothing
-function expression.derivative(root, i, y, dy)
+local function derived(root, i, y, dy)
   local order, depends, given = ordered(root), {}, { [root] = dy }
   for _, node in ipairs(order) do
     depends[node] = node.op == "INPUT" and node.i == i
@@ -164,6 +167,79 @@ function expression.derivative(root, i, y, dy)
   return found
 end
 
+--- What the i-th operand gets of dy: an expression of the n operands, of the root's value, which is operand n + 1, and
+--- of dy, which is operand n + 2.
+---@param root shardrt.Node
+---@param i integer
+---@param n integer
+---@return shardrt.Node? # nil: nothing
+function expression.derivative(root, i, n)
+  local of, key = known(root), ("slope %d of %d"):format(i, n)
+  if of[key] == nil then of[key] = derived(root, i, expression.input(n + 1), expression.input(n + 2)) or false end
+  return of[key] or nil
+end
+
+-- The operands that an expression names, in the order in which it does, and it with these numbered in this order.
+local function trimmed(root)
+  local order, index, seen = {}, {}, {}
+  local function visit(node)
+    if seen[node] then return seen[node] end
+    local copy = node
+    if node.op == "INPUT" then
+      if not index[node.i] then
+        order[#order + 1] = node.i
+        index[node.i] = #order == node.i and node or expression.input(#order)
+      end
+      copy = index[node.i]
+    elseif node[1] then
+      copy = f[node.op](visit(node[1]), node[2] and visit(node[2]), node[3] and visit(node[3]))
+    end
+    seen[node] = copy
+    return copy
+  end
+  local copy = visit(root)
+  for k, i in ipairs(order) do
+    if k ~= i then return order, copy end
+  end
+  return order, root
+end
+
+--- Which of its operands an expression names, in an order of its own, and the expression of these alone.
+---@param root shardrt.Node
+---@return integer[] # from 1; never changed
+---@return shardrt.Node
+function expression.used(root)
+  local of = known(root)
+  if not of.used then of.used, of.trimmed = trimmed(root) end
+  return of.used, of.trimmed
+end
+
+local MOST, NAMES = 64, { "a", "b", "c" } -- expressions that a word keeps; how operands are called among its keys
+
+--- A function of nodes, of which each is an operand or a constant, that gives the same expression for the same ones.
+---@param build fun(...: shardrt.Node): shardrt.Node
+---@return fun(nodes: shardrt.Node[]): shardrt.Node
+function expression.remembered(build)
+  local made, count = {}, 0
+  return function(nodes)
+    local place, last = made, #nodes
+    for k = 1, last do
+      local node = nodes[k]
+      local key = node.i and NAMES[node.i] or node.value
+      if key ~= key or key == 0 and 1 / key < 0 then return build(unpack(nodes)) end -- no keys, or another's
+      if not place[key] then
+        if count >= MOST then
+          made, count = {}, 0
+          return build(unpack(nodes))
+        end
+        place[key], count = k == last and build(unpack(nodes)) or {}, count + 1
+      end
+      place = place[key]
+    end
+    return place
+  end
+end
+
 --- The expression in words, which are equal for equal ones.
 ---@param root shardrt.Node
 ---@return string
@@ -184,15 +260,7 @@ end
 
 local Steps = ffi.typeof "shardrt_step[?]"
 
---- The program of an expression of n operands, and how many steps it has. Of several expressions, which may be parts of
---- those behind them, also the register that each is in.
----@param root shardrt.Node
----@param n integer
----@param ... shardrt.Node
----@return ffi.cdata*
----@return integer
----@return integer ...
-function expression.program(root, n, ...)
+local function compiled(root, n, ...)
   if root.op == "INPUT" then root = f.COPY(root) end
   local order, register = ordered(root, ...), {}
   local steps, count = Steps(#order), 0
@@ -213,6 +281,24 @@ function expression.program(root, n, ...)
   local registers = {}
   for i, node in ipairs { root, ... } do registers[i] = register[node] end
   return steps, count, unpack(registers)
+end
+
+--- The program of an expression of n operands, which is never changed, and how many steps it has. Of several
+--- expressions, which may be parts of those behind them, also the register that each is in.
+---@param root shardrt.Node
+---@param n integer
+---@param ... shardrt.Node
+---@return ffi.cdata*
+---@return integer
+---@return integer ...
+function expression.program(root, n, ...)
+  if select("#", ...) > 0 then return compiled(root, n, ...) end
+  local of = known(root)
+  if of.operands ~= n then
+    of.steps, of.count = compiled(root, n)
+    of.operands = n
+  end
+  return of.steps, of.count
 end
 
 return expression

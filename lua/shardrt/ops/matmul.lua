@@ -60,19 +60,16 @@ local function brought(caller, at, x, transpose, dim_axes, full)
   return dispatch.to_layout(caller, x, at, swapped(wanted, transpose))
 end
 
-local gradient
+---@class shardrt.matmul.layout # of operands of known forms
+---@field sizes integer[] # the result's
+---@field common string # the dtype
+---@field plan table # what propagate.matmul gives
+---@field full_a integer[] # as the rules see the left operand, with all batch dimensions
+---@field full_b integer[]
+---@field lie boolean? # whether the operands have that dtype and lie as they are needed, and the product is no sum
+---@field form shardrt.array.form? # the product's, then
 
---- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
----@param caller string
----@param a shardrt.Array
----@param b shardrt.Array
----@param transpose_a boolean # a is {…, K, M}
----@param transpose_b boolean # b is {…, N, K}
----@param accuracy shardrt.precision
----@param wanted shardrt.Sharding?
----@return shardrt.Array
-function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
-  local at = common_mesh.of(caller, { a, b })
+local function worked_out(caller, at, a, b, transpose_a, transpose_b)
   local ndim = math.max(a.ndim, b.ndim)
   local lhs, rhs = seen(caller, at, a, transpose_a, ndim), seen(caller, at, b, transpose_b, ndim)
   if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
@@ -89,6 +86,25 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
   local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(caller, common).size, at.axis_size)
   local full_a, full_b = list.copy(sizes), list.copy(sizes)
   full_a[ndim], full_b[ndim - 1] = inner, inner
+  return { sizes = sizes, common = common, plan = plan, full_a = full_a, full_b = full_b }
+end
+
+-- What a product depends on beside its operands, by whether these are transposed.
+local DETAIL = {
+  [true] = { [true] = "transposed by transposed ", [false] = "transposed " },
+  [false] = { [true] = "by transposed ", [false] = "" },
+}
+
+local gradient
+
+local function compute(caller, x, y, transpose_a, transpose_b, accuracy, out)
+  dispatch.compute(caller, out, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
+    precision.code(accuracy), out.handle)
+end
+
+-- The product where operands have to be brought, or parts to be summed. Notes where neither is so.
+local function laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
+  local common, plan = layout.common, layout.plan
   local moved = {} -- which nobody else has
   local function ready(x, transpose, dim_axes, full)
     if x.dtype ~= common then x = elementwise.words.astype(x, common) end
@@ -96,21 +112,46 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
     if not rawequal(there, x) then moved[#moved + 1] = there end
     return there
   end
-  local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
+  local x, y = ready(a, transpose_a, plan.lhs, layout.full_a), ready(b, transpose_b, plan.rhs, layout.full_b)
   local name = #plan.partial > 0 and dispatch.part_dtype(common) or common
   if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
-  local detail = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
-    .. (accuracy ~= "float32" and "in " .. accuracy or "")
   local out = dispatch.partial(caller, {
-    op = C.SHARDRT_SUM, at = at, dim_axes = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
+    op = C.SHARDRT_SUM, at = at, dim_axes = plan.result, partial = plan.partial, dtype = name, sizes = layout.sizes,
     adds = true, inputs = { a, b }, detail = detail,
   }, function(parts)
-    dispatch.compute(caller, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0,
-      transpose_b and 1 or 0, precision.code(accuracy), parts.handle)
+    compute(caller, x, y, transpose_a, transpose_b, accuracy, parts)
     for _, each in ipairs(moved) do array.drop(each) end
   end, wanted)
-  if name ~= common then out = elementwise.words.astype(out, common) end
-  return dispatch.done(caller, out, { a, b }, gradient(caller, a, b, transpose_a, transpose_b, accuracy), detail)
+  if #plan.partial == 0 and not wanted and rawequal(x, a) and rawequal(y, b) then
+    layout.lie, layout.form = true, array.form(out)
+  end
+  return name ~= common and elementwise.words.astype(out, common) or out
+end
+
+--- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
+---@param caller string
+---@param a shardrt.Array
+---@param b shardrt.Array
+---@param transpose_a boolean # a is {…, K, M}
+---@param transpose_b boolean # b is {…, N, K}
+---@param accuracy shardrt.precision
+---@param wanted shardrt.Sharding?
+---@return shardrt.Array
+function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
+  local operands = { a, b }
+  local at, detail = common_mesh.of(caller, operands), DETAIL[transpose_a][transpose_b]
+  local known = common_mesh.known(at, "product " .. detail, operands)
+  known.layout = known.layout or worked_out(caller, at, a, b, transpose_a, transpose_b)
+  local layout = known.layout ---@type shardrt.matmul.layout
+  local out ---@type shardrt.Array
+  if accuracy ~= "float32" then detail = detail .. "in " .. accuracy end
+  if layout.lie and not wanted then
+    out = dispatch.result_of(caller, at, layout.form)
+    if not dispatch.is_planning() then compute(caller, a, b, transpose_a, transpose_b, accuracy, out) end
+  else
+    out = laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
+  end
+  return dispatch.done(caller, out, operands, gradient(caller, a, b, transpose_a, transpose_b, accuracy), detail)
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
@@ -9,6 +10,7 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
+local propagate = require "shardrt.ops.propagate"
 local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -41,26 +43,52 @@ local function rest(values, axes, keep)
   return made
 end
 
+---@class shardrt.reduce.layout # of an operand of known form
+---@field partial string[] # the axes of the mesh over which it is summed
+---@field dim_axes shardrt.DimAxes # the result's
+---@field sizes integer[] # the result's
+---@field axes ffi.cdata* # int32_t[]
+---@field form shardrt.array.form? # the result's, where no parts are summed
+
+local function worked_out(at, x, axes, keep)
+  local dim_axes = common_mesh.dim_axes(at, x) or propagate.whole(x.ndim)
+  local partial = {}
+  for _, axis in ipairs(axes) do
+    for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
+  end
+  return {
+    partial = partial, dim_axes = rest(dim_axes, axes, keep and {} or nil),
+    sizes = rest(array.sizes(x), axes, keep and 1 or nil), axes = ffi.new("int32_t[?]", #axes + 1, axes),
+  }
+end
+
 -- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
 local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
   end
-  local at, dim_axes = common_mesh.of_one(caller, x)
-  local partial = {}
-  for _, axis in ipairs(axes) do
-    for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
-  end
+  local operands = { x }
+  local at, detail = common_mesh.of(caller, operands), "axes " .. table.concat(axes, " ")
+  local known = common_mesh.known(at, ("reduce %s to %s, %s"):format(detail, out_dtype, keep and "kept" or "gone"),
+    operands)
+  known.layout = known.layout or worked_out(at, x, axes, keep)
+  local layout = known.layout ---@type shardrt.reduce.layout
+  local out ---@type shardrt.Array
   local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
-  local part_dtype = #partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
-  local c_axes, detail = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
-  local out = dispatch.partial(caller, {
-    op = op, at = at, partial = partial, dtype = part_dtype,
-    dim_axes = rest(dim_axes, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
-    inputs = { x }, detail = detail,
-  }, function(parts)
-    dispatch.compute(caller, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
-  end)
+  local part_dtype = #layout.partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
+  local function compute(parts)
+    dispatch.compute(caller, parts, C.shardrt_reduce, op, x.handle, #axes, layout.axes, parts.handle)
+  end
+  if layout.form then
+    out = dispatch.result_of(caller, at, layout.form)
+    if not dispatch.is_planning() then compute(out) end
+  else
+    out = dispatch.partial(caller, {
+      op = op, at = at, partial = layout.partial, dtype = part_dtype, dim_axes = layout.dim_axes,
+      sizes = layout.sizes, inputs = operands, detail = detail,
+    }, compute)
+    if #layout.partial == 0 then layout.form = array.form(out) end
+  end
   if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
   return dispatch.done(caller, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, detail)
 end

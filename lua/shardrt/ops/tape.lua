@@ -10,15 +10,17 @@ local DEEPEST = 100 -- tables within tables
 
 local tape = {}
 
----@alias shardrt.tape.vjp fun(dy: shardrt.Array, wants: fun(x: shardrt.Array): boolean): table<integer, shardrt.Array>
+---@alias shardrt.tape.wants fun(x: shardrt.Array): boolean
+---@alias shardrt.tape.vjp fun(dy: shardrt.Array, wants: shardrt.tape.wants, entry: shardrt.tape.entry): table
 -- The gradient of each input that is wanted and has one, by the input's place
 
 ---@class shardrt.tape.entry
 ---@field what string # the word
----@field where string # the recipe's line
+---@field where string|false|nil # the recipe's line, where it has no gradient
 ---@field out shardrt.Array
 ---@field inputs shardrt.Array[]
 ---@field vjp shardrt.tape.vjp|nil # nil: it has no gradient
+---@field detail (string|shardrt.Node)? # what else the result depends on
 
 local open = {} -- tapes that run, the innermost last: {tracked = set of arrays, entries = list}
 local scopes = 0
