@@ -113,11 +113,10 @@ end
 -- Of the shape, dtype and sharding of another array; placed where that one is.
 local function define_like(word, value)
   local caller = "np." .. word
-  words[word] = function(x, ...)
+  words[word] = function(x, first, second)
     x = dispatch.array(caller, x)
-    local filling = value
-    if filling == nil then filling = (...) end
-    local name = select(value == nil and 2 or 1, ...)
+    local filling, name = value, first
+    if value == nil then filling, name = first, second end
     local kind = dtype.named(caller, name or x.dtype)
     check_fill(caller, filling, kind)
     if type(filling) == "cdata" then -- x is only there for its shape and place: 0 * x would be NaN where x is

@@ -160,7 +160,9 @@ end
 local function described(caller, name, sizes, inputs, detail)
   local words = { ("%s: %s %s\n"):format(caller, name, shape.text(sizes)) }
   for _, x in ipairs(inputs) do words[#words + 1] = numbering.name(x) end
-  words[#words + 1] = type(detail) == "table" and expression.text(detail) or detail
+  if type(detail) == "table" then detail = expression.text(detail) end
+  if type(detail) == "function" then detail = detail() end
+  words[#words + 1] = detail
   return table.concat(words, ", ")
 end
 
@@ -180,7 +182,7 @@ end
 ---@param out shardrt.Array
 ---@param inputs shardrt.Array[]
 ---@param vjp shardrt.tape.vjp|nil
----@param detail (string|shardrt.Node)? # what else the result depends on: numbers, axes, an expression
+---@param detail (string|shardrt.Node|fun():string)? # what else the result depends on: numbers, axes, an expression
 ---@return shardrt.Array out
 function dispatch.done(caller, out, inputs, vjp, detail)
   if current.info.process_count > 1 then agree_on_step(caller, out, inputs, detail) end

@@ -20,7 +20,7 @@ local tape = {}
 ---@field out shardrt.Array
 ---@field inputs shardrt.Array[]
 ---@field vjp shardrt.tape.vjp|nil # nil: it has no gradient
----@field detail (string|shardrt.Node)? # what else the result depends on
+---@field detail (string|shardrt.Node|fun():string)? # what else the result depends on
 
 local open = {} -- tapes that run, the innermost last: {tracked = set of arrays, entries = list}
 local scopes = 0
