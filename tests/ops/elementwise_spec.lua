@@ -467,7 +467,7 @@ describe("a program", function()
     local layout, list = { sizes = { 2 }, names = { "a" }, cut = { "a" }, shape = { 4, 3000 } }, {}
     for i = 1, 254 do list[i] = { "CONSTANT", value = i } end
     list[255] = { "SELECT", 0, 254, 1 }
-    for try = 1, 20 do
+    for _ = 1, 20 do
       local operand = random_operand(layout, "float32")
       compare(list, "float64", layout, { operand }, "float32", 0)
     end
