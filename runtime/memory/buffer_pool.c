@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -37,7 +39,9 @@ static void free_pinned(void *memory, size_t bytes) {
 
 static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};
 
-/* One piece of memory: handed out, or in the idle list. */
+enum { BINS = 256 }; /* a power of two */
+
+/* One piece of memory: handed out, or in an idle list. */
 struct allocation {
   struct allocation *next;
   struct buffer_pool *pool;
@@ -46,9 +50,9 @@ struct allocation {
 };
 
 /* Invariant: `count` is 1 for the owner, until buffer_pool_free, and 1 for each allocation that is handed out; the pool
- * goes with the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and
- * no further; what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is
- * short and searched from its beginning. */
+ * goes with the last. `idle_bytes` is the sum over the idle lists, which what comes back may bring to `keep_bytes` and
+ * no further. Allocations of one size are in one list, and what came back last stands first. Buffers that are pooled
+ * mostly have few different sizes, so each list is short and searched from its beginning. */
 struct buffer_pool {
   const struct pool_memory *memory;
   pthread_mutex_t lock;
@@ -57,8 +61,13 @@ struct buffer_pool {
   size_t idle_bytes;
   size_t outstanding;
   size_t peak; /* the most that `outstanding` was */
-  struct allocation *idle;
+  struct allocation *idle[BINS];
 };
+
+/* The list of allocations of that size. */
+static struct allocation **idle_list(struct buffer_pool *pool, size_t bytes) {
+  return &pool->idle[(bytes * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+}
 
 static void allocation_free(struct allocation *gone) {
   gone->pool->memory->free(gone->data, gone->bytes);
@@ -74,7 +83,7 @@ static void allocation_free_list(struct allocation *list) {
 }
 
 static void destroy(struct buffer_pool *pool) {
-  assert(pool->count == 0 && pool->idle == NULL && pool->outstanding == 0);
+  assert(pool->count == 0 && pool->idle_bytes == 0 && pool->outstanding == 0);
   pthread_mutex_destroy(&pool->lock);
   alloc_free(pool);
 }
@@ -101,10 +110,11 @@ int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
   return pool_of(&pinned_memory, keep_bytes, out);
 }
 
-/* Whether `idle_bytes` is the sum over the idle list, which may be long: for rare calls. The lock is held. */
+/* Whether `idle_bytes` is the sum over the idle lists, which may be long: for rare calls. The lock is held. */
 static inline bool idle_is_counted(const struct buffer_pool *pool) {
   size_t bytes = 0;
-  for (const struct allocation *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
+  for (int i = 0; i < BINS; i++)
+    for (const struct allocation *one = pool->idle[i]; one != NULL; one = one->next) bytes += one->bytes;
   return bytes == pool->idle_bytes;
 }
 
@@ -112,14 +122,15 @@ void buffer_pool_free(struct buffer_pool *pool) {
   if (pool == NULL) return;
   pthread_mutex_lock(&pool->lock);
   assert(idle_is_counted(pool));
-  struct allocation *idle = pool->idle;
-  pool->idle = NULL;
+  struct allocation *idle[BINS];
+  memcpy(idle, pool->idle, sizeof idle);
+  memset(pool->idle, 0, sizeof pool->idle);
   pool->idle_bytes = 0;
   pool->keep_bytes = 0; /* what comes back from now on is freed */
   assert(pool->count > 0);
   bool last = --pool->count == 0;
   pthread_mutex_unlock(&pool->lock);
-  allocation_free_list(idle);
+  for (int i = 0; i < BINS; i++) allocation_free_list(idle[i]);
   if (last) destroy(pool);
 }
 
@@ -130,8 +141,9 @@ static void allocation_give_back(struct allocation *back) {
   assert(pool->count > 0 && pool->outstanding >= back->bytes);
   pool->outstanding -= back->bytes;
   if (back->bytes != 0 && pool->idle_bytes < pool->keep_bytes && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
-    back->next = pool->idle;
-    pool->idle = back;
+    struct allocation **list = idle_list(pool, back->bytes);
+    back->next = *list;
+    *list = back;
     pool->idle_bytes += back->bytes;
     assert(pool->idle_bytes <= pool->keep_bytes);
     back = NULL;
@@ -148,9 +160,9 @@ static void release_allocation(void *context, void *data, size_t bytes) {
   allocation_give_back(context);
 }
 
-/* An idle allocation of that size, out of the list; NULL: there is none. */
+/* An idle allocation of that size, out of its list; NULL: there is none. */
 static struct allocation *take_idle(struct buffer_pool *pool, size_t bytes) {
-  for (struct allocation **link = &pool->idle; *link != NULL; link = &(*link)->next) {
+  for (struct allocation **link = idle_list(pool, bytes); *link != NULL; link = &(*link)->next) {
     if ((*link)->bytes != bytes) continue;
     struct allocation *found = *link;
     *link = found->next;
@@ -205,21 +217,22 @@ void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes) {
 void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare) {
   struct allocation *gone = NULL;
   pthread_mutex_lock(&pool->lock);
-  for (struct allocation **link = &pool->idle; *link != NULL;) {
-    struct allocation *one = *link;
-    if (one->bytes == bytes && count > 0) {
-      count--;
-    } else if (one->bytes <= spare) {
-      spare -= one->bytes;
-    } else {
-      *link = one->next;
-      pool->idle_bytes -= one->bytes;
-      one->next = gone;
-      gone = one;
-      continue;
+  for (int i = 0; i < BINS; i++)
+    for (struct allocation **link = &pool->idle[i]; *link != NULL;) {
+      struct allocation *one = *link;
+      if (one->bytes == bytes && count > 0) {
+        count--;
+      } else if (one->bytes <= spare) {
+        spare -= one->bytes;
+      } else {
+        *link = one->next;
+        pool->idle_bytes -= one->bytes;
+        one->next = gone;
+        gone = one;
+        continue;
+      }
+      link = &one->next;
     }
-    link = &one->next;
-  }
   assert(idle_is_counted(pool));
   pthread_mutex_unlock(&pool->lock);
   allocation_free_list(gone);
