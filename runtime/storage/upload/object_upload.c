@@ -72,9 +72,9 @@ size_t object_upload_part_size(const struct object_upload *self, int32_t number)
 static void undo_upload(void *context) {
   struct object_upload *self = context;
   struct upload_state *state = self->state;
-  const bool was_sending = state->sending > 0;
   state->was_undone = true;
-  state->is_given_up = true;
+  state->is_given_up = true; /* no part begins from here on */
+  const bool was_sending = state->sending > 0;
   pthread_mutex_lock(&state->asking);
   if (self->upload.id[0] != '\0') (void)multipart_abort(self->address, self->upload.id, UNDO_TRIES);
   if (self->upload.id[0] != '\0' && was_sending) {
