@@ -35,6 +35,7 @@ struct lookahead {
   uint64_t seed;
   bool shuffle;
   struct block_orders *blocks; /* NULL: the order is not one over blocks */
+  bool *is_cut;                /* of each of these, whether its files know where runs begin; NULL: nobody asks */
   int64_t far;                 /* batches */
   struct ahead *ahead;
   struct epoch_order order; /* of the batch that is looked at */
@@ -66,13 +67,14 @@ enum look_pass {
 /* Has the files of these samples know where runs begin in them, before something is read of them. */
 static void cut_files(const struct lookahead *self, const int64_t *samples, int64_t n) {
   struct sample_range run = {0};
-  if (self->blocks == NULL || ahead_room(self->ahead) == INT64_MAX) return;
+  if (self->is_cut == NULL) return;
   for (int64_t i = 0; i < n; i++) {
     if (samples[i] >= run.first && samples[i] < run.first + run.count) continue;
     const int64_t block = source_block_from(self->plan->source, samples[i] + 1) - 1;
     if (block < 0) return;
     run = source_block(self->plan->source, block);
-    (void)run_cuts_tell(self->plan, block); /* without memory whole blocks come */
+    if (!self->is_cut[block]) (void)run_cuts_tell(self->plan, block); /* without memory whole blocks come */
+    self->is_cut[block] = true;
   }
 }
 
@@ -265,6 +267,10 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
   if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
   if (code == SHARDRT_OK) made->far = far_of(plan, ahead_room(made->ahead));
   if (code == SHARDRT_OK && blocks != NULL && ahead_room(made->ahead) < INT64_MAX) {
+    made->is_cut = alloc_zeros((size_t)source_block_count(plan->source), sizeof *made->is_cut);
+    if (made->is_cut == NULL) code = ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK && made->is_cut != NULL) {
     add_batch(made, CUT); /* later ones by the thread, which is ahead of the workers */
     (void)ahead_is_missing(made->ahead);
   }
@@ -274,6 +280,7 @@ int lookahead_new(const struct plan *plan, const struct cursor_rules *rules, uin
     return code;
   }
   ahead_free(made->ahead);
+  alloc_free(made->is_cut);
   pthread_cond_destroy(&made->told);
   pthread_mutex_destroy(&made->lock);
   alloc_free(made);
@@ -288,6 +295,7 @@ void lookahead_free(struct lookahead *self) {
   pthread_mutex_unlock(&self->lock);
   pthread_join(self->thread, NULL);
   ahead_free(self->ahead);
+  alloc_free(self->is_cut);
   pthread_cond_destroy(&self->told);
   pthread_mutex_destroy(&self->lock);
   alloc_free(self);
