@@ -34,13 +34,25 @@ static int refuse_format(const char *format) {
 
 static const shardrt_source_options defaults = {0};
 
+/* Lua counts by doubles, which hold whole numbers up to 2^53; a header that says more is damaged. */
+static int check_countable(shardrt_source **out) {
+  static const int64_t most = (int64_t)1 << 53;
+  shardrt_source *source = *out;
+  if (source->count <= most) return SHARDRT_OK;
+  const int code = error_set(SHARDRT_EINVAL, "%s: %lld samples, more than the 2^53 that can be counted",
+                             source->files[0].title, (long long)source->count);
+  shardrt_source_free(source);
+  *out = NULL;
+  return code;
+}
+
 int shardrt_source_open(const char *format, int32_t nfields, const char *const *names, const char *const *paths,
                         const shardrt_source_options *options, shardrt_source **out) {
   const struct source_format *found = find_format(format);
   if (found == NULL || found->open == NULL) return refuse_format(format);
   int code = source_check_names(format, nfields, names);
-  if (code < 0) return code;
-  return found->open(nfields, names, paths, options != NULL ? options : &defaults, out);
+  if (code == SHARDRT_OK) code = found->open(nfields, names, paths, options != NULL ? options : &defaults, out);
+  return code == SHARDRT_OK ? check_countable(out) : code;
 }
 
 /* Those asked for have names of their own, and shapes whose elements can be counted. */
@@ -73,6 +85,7 @@ int shardrt_source_files(const char *format, int32_t npaths, const char *const *
   if (found == NULL || found->open_files == NULL) return refuse_format(format);
   if (npaths < 1) return error_set(SHARDRT_EINVAL, "source.%s: no file is given", format);
   int code = check_fields(format, nfields, fields);
-  if (code != SHARDRT_OK) return code;
-  return found->open_files(npaths, paths, nfields, fields, options != NULL ? options : &defaults, out);
+  if (code == SHARDRT_OK)
+    code = found->open_files(npaths, paths, nfields, fields, options != NULL ? options : &defaults, out);
+  return code == SHARDRT_OK ? check_countable(out) : code;
 }

@@ -224,6 +224,18 @@ describe("a bad file", function()
     end
   end)
 
+  it("of more samples than Lua counts is refused, of as many it is not", function()
+    local function of(samples)
+      local dict = ("{'descr': '<i4', 'fortran_order': False, 'shape': (%s, 0), }"):format(samples)
+      return files.write(folder, "counted.npy", files.npy { dict = dict })
+    end
+    assert.equal(2 ^ 53, #source.npy { x = of "9007199254740992" })
+    local path = of "9007199254740993"
+    local ok, message = pcall(source.npy, { x = path })
+    assert.is_false(ok)
+    assert.truthy(message:find(path .. ": 9007199254740993 samples, more than the 2^53", 1, true), message)
+  end)
+
   it("that is huge and mostly hole is told by its sizes, not read", function()
     -- A header that tells the truth about 1 TB of nothing.
     local head = files.npy { dict = files.dict("|u1", { 1000000, 1000000 }) }
