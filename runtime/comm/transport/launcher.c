@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { GRACE = 3000 /* milliseconds */, ANCESTORS = 16 };
+enum { GRACE = 10000 /* milliseconds */, ANCESTORS = 16 };
 
 /* The end of a list of names is NULL. */
 static bool is_one_of(pid_t pid, const char *const *names) {
