@@ -14,11 +14,11 @@ local function standin(source, gpus, env)
   local all = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = gpus or 2, STANDIN_SEED = seed % 1000 }
   for name, value in pairs(env or {}) do all[name] = value end
   return mpi.run { source = 'package.path = "./?.lua;" .. package.path\n' .. source, devices = 8, env = all,
-    options = { "--platform", "cuda" }, limit = 120 }
+    options = { "--platform", "cuda" }, limit = 300 }
 end
 
 local function host(source)
-  return mpi.run { source = 'package.path = "./?.lua;" .. package.path\n' .. source, devices = 8, limit = 120,
+  return mpi.run { source = 'package.path = "./?.lua;" .. package.path\n' .. source, devices = 8, limit = 300,
     options = { "--platform", "host" } }
 end
 

@@ -1051,8 +1051,9 @@ describe("a computation of this kind", function()
     local function make(process, spec, shape, value)
       local out, at = ffi.new "shardrt_array *[1]", arrays.sharding({ 2, 3, 2 }, { "r", "a", "k" }, spec, ids)
       assert(0 == C.shardrt_array_new(at.handle, C.SHARDRT_FLOAT32, 2, ffi.new("int64_t[2]", shape), process, 3, out))
-      if value then assert(0 == C.shardrt_array_fill_global(out[0], value)) end
-      return out[0]
+      local array = ffi.gc(out[0], C.shardrt_array_free)
+      if value then assert(0 == C.shardrt_array_fill_global(array, value)) end
+      return array
     end
     math.randomseed(7)
     for _, case in ipairs { { 6150, 600, 3101 }, { 7800, 1282, 3401 } } do
