@@ -447,13 +447,16 @@ static int begin_transfers(struct fetch *self, struct fetch_round *run, int *pau
   return SHARDRT_OK;
 }
 
-static int take_ended(struct fetch *self, struct fetch_round *run) {
+/* *any: one has, and has to be begun again, or leaves a transfer free. */
+static int take_ended(struct fetch *self, struct fetch_round *run, bool *any) {
   int left;
+  *any = false;
   for (CURLMsg *m = curl_multi_info_read(self->multi, &left); m != NULL; m = curl_multi_info_read(self->multi, &left)) {
     struct transfer *t = NULL;
     if (m->msg != CURLMSG_DONE) continue;
     const CURLcode result = m->data.result;
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+    *any = true;
     bool done;
     int code = settle_transfer(self, t, result, run->tries, &done);
     if (code == SHARDRT_OK && done) {
@@ -472,11 +475,12 @@ int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int
   int code = exchange_seconds(&self->seconds);
   while (run.done < n && code == SHARDRT_OK) {
     int running, pause;
+    bool any;
     code = begin_transfers(self, &run, &pause);
     if (code != SHARDRT_OK) break;
     curl_multi_perform(self->multi, &running);
-    code = take_ended(self, &run);
-    if (code == SHARDRT_OK && run.done < n) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
+    code = take_ended(self, &run, &any);
+    if (code == SHARDRT_OK && !any) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
   }
   for (int32_t i = 0; i < IN_FLIGHT; i++) { /* after a failure some may still run */
     stop_transfer(self, &self->transfers[i]);
