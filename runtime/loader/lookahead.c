@@ -42,7 +42,7 @@ struct lookahead {
   int64_t batch;            /* the next one to look at, */
   struct cursor at;         /* and where it stands */
   int64_t found_in_turn;    /* batches of which nothing was missing, since one of which something was */
-  _Atomic int64_t bytes, downloaded;
+  _Atomic int64_t bytes;
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t told;
@@ -132,7 +132,6 @@ static bool is_found(struct lookahead *self) {
 static void bring_batch(struct lookahead *self) {
   add_batch(self, READ);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
-  atomic_store(&self->downloaded, ahead_downloaded(self->ahead));
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
@@ -302,10 +301,10 @@ void lookahead_free(struct lookahead *self) {
 }
 
 int64_t lookahead_downloaded(const struct lookahead *self) {
-  return self != NULL ? atomic_load(&self->downloaded) : 0;
+  return self != NULL ? ahead_downloaded(self->ahead) : 0;
 }
 
 void lookahead_stats(const struct lookahead *self, int64_t *bytes, const char **way) {
-  *bytes = self != NULL ? atomic_load(&self->bytes) : 0;
+  *bytes = self != NULL ? atomic_load(&self->bytes) + ahead_downloaded(self->ahead) : 0;
   *way = self != NULL ? ahead_way(self->ahead) : "off";
 }

@@ -36,8 +36,9 @@ struct ahead {
   struct ring *ring;
   uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
   struct team *team;
-  struct reader reader; /* for files on servers */
-  struct piece *pieces; /* PIECES of them, for the team */
+  struct remote_bringer *bringer; /* of what is on servers, */
+  _Atomic int64_t downloaded;     /* of which came so many bytes */
+  struct piece *pieces;           /* PIECES of them, for the team */
   int64_t npieces;
 };
 
@@ -61,9 +62,9 @@ int ahead_new(int32_t way, struct ahead **out) {
 void ahead_free(struct ahead *self) {
   if (self == NULL) return;
   const bool ended = ring_free(self->ring);
+  remote_bringer_free(self->bringer);
   team_free(self->team);
   extents_clear(&self->extents);
-  reader_clear(&self->reader);
   alloc_free(self->pieces);
   if (ended) alloc_free(self->scratch); /* else it is left for good: the kernel may still write to it */
   alloc_free(self);
@@ -112,7 +113,7 @@ static size_t page_start(const struct ahead *self, size_t offset) {
 /* As ahead_is_missing, of one extent. From the first that is missing on, its file's pages come as they are asked for.
  */
 static bool is_missing(const struct ahead *self, const struct extent *e) {
-  if (e->file->remote != NULL) return !remote_has(e->file->remote, e->offset, e->bytes);
+  if (e->file->remote != NULL) return !remote_has_bytes(e->file->remote, e->offset, e->offset + e->bytes);
   const bool tells = mapping_tells(e->file);
   size_t at = page_start(self, e->offset);
   struct piece p;
@@ -181,7 +182,15 @@ int64_t ahead_room(const struct ahead *self) {
 }
 
 int64_t ahead_downloaded(const struct ahead *self) {
-  return self->reader.bytes_from_network;
+  return atomic_load(&self->downloaded);
+}
+
+/* What is on servers. */
+static void bring(struct ahead *self) {
+  bool any = false;
+  for (int64_t i = 0; i < self->extents.count && !any; i++) any = self->extents.list[i].file->remote != NULL;
+  if (!any || (self->bringer == NULL && remote_bringer_new(&self->downloaded, &self->bringer) != SHARDRT_OK)) return;
+  remote_bringer_add(self->bringer, &self->extents);
 }
 
 int64_t ahead_read(struct ahead *self) {
@@ -198,7 +207,7 @@ int64_t ahead_read(struct ahead *self) {
       total += read_one(self, &p);
     }
   }
-  total += remote_bring(&self->extents, &self->reader);
+  bring(self);
   self->extents.count = 0;
   if (self->ring != NULL) total += (int64_t)ring_flush(self->ring);
   if (self->team != NULL) total += read_pieces(self);

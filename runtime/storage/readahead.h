@@ -22,7 +22,7 @@ enum { AHEAD_RING, AHEAD_THREADS };
 /* Makes room; threads or a ring are made when something is missing for the first time. */
 int ahead_new(int32_t way, struct ahead **out);
 /* Waits for what is in flight; where the kernel does not tell of it for seconds, leaves the memory that it writes to.
- */
+ * What servers are still sending is given up. */
 void ahead_free(struct ahead *self);
 
 /* What the next call shall be about; to be filled. */
@@ -30,14 +30,14 @@ struct extents *ahead_extents(struct ahead *self);
 /* Whether something of them is not in the page cache; where mincore does not tell, whether the page in the middle of
  * one of them is not, or that cannot be told. Forgets them. */
 bool ahead_is_missing(struct ahead *self);
-/* Sorts and merges them and begins to read what is missing; returns when the last reads are in flight or have ended.
- * Forgets them. Returns how many bytes of these: none
- * that could not be read, or not begun to be. */
+/* Sorts and merges them and begins to read what is missing; returns when the last reads are in flight or have ended,
+ * of files on servers when the last are about to be downloaded. Forgets them; the files stay open until ahead_free.
+ * Returns how many bytes of files that are not on servers: none that could not be read, or not begun to be. */
 int64_t ahead_read(struct ahead *self);
 /* The least that the cache of a server's file may hold, of those that ahead_is_missing looked at; INT64_MAX: of none.
  */
 int64_t ahead_room(const struct ahead *self);
-/* How many bytes were downloaded from servers for that, so far. */
+/* How many bytes were downloaded from servers for that, so far. Any thread. */
 int64_t ahead_downloaded(const struct ahead *self);
 /* The way that is gone, NULL as long as nothing was missing: "io_uring", "threads"; "none" where neither can be had. */
 const char *ahead_way(const struct ahead *self);

@@ -2,6 +2,7 @@
 
 #ifndef SHARDRT_WITHOUT_CURL
 
+#include <assert.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,6 @@
 #include "storage/service/service.h"
 
 enum {
-  IN_FLIGHT = 16,
   IDLE = 64, /* of those that opened many files at once (view/survey.h), which find connections again for the next */
   REDIRECTS = 10,
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */
@@ -47,7 +47,8 @@ struct fetch {
   CURLM *multi;
   double seconds; /* for one attempt */
   uint64_t random;
-  struct transfer transfers[IN_FLIGHT];
+  int32_t busy; /* transfers that have a request */
+  struct transfer transfers[FETCH_IN_FLIGHT];
 };
 
 /* ---- set up ----------------------------------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ int fetch_new(struct fetch **out) {
     alloc_free(made);
     return error_set(SHARDRT_ENOMEM, "libcurl is out of memory");
   }
-  curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS, (long)IN_FLIGHT);
+  curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS, (long)FETCH_IN_FLIGHT);
   *out = made;
   return SHARDRT_OK;
 }
@@ -123,14 +124,14 @@ static void stop_transfer(struct fetch *self, struct transfer *t) {
 
 void fetch_free(struct fetch *self) {
   if (self == NULL) return;
-  for (int32_t i = 0; i < IN_FLIGHT; i++) {
+  for (int32_t i = 0; i < FETCH_IN_FLIGHT; i++) {
     forget_move(&self->transfers[i]);
     alloc_free(self->transfers[i].data);
     self->transfers[i].data = NULL;
     self->transfers[i].room = 0;
   }
   if (keep_idle(self)) return;
-  for (int32_t i = 0; i < IN_FLIGHT; i++)
+  for (int32_t i = 0; i < FETCH_IN_FLIGHT; i++)
     if (self->transfers[i].easy != NULL) curl_easy_cleanup(self->transfers[i].easy);
   curl_multi_cleanup(self->multi);
   alloc_free(self);
@@ -276,6 +277,7 @@ static int take_up(struct fetch *self, struct transfer *t, struct fetch_request 
     t->room = request->bytes;
   }
   t->request = request;
+  self->busy++;
   t->tries = 0;
   t->learned = false;
   forget_move(t);
@@ -421,34 +423,38 @@ static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode resu
 
 /* ---- all of them ------------------------------------------------------------------------------------------------ */
 
-struct fetch_round {
-  struct fetch_request *requests;
-  int64_t n, begun, done;
-  int32_t tries;
-  fetch_ended *ended;
-  void *context;
-};
+bool fetch_is_free(const struct fetch *self) {
+  return self->busy < FETCH_IN_FLIGHT;
+}
 
-/* Gives every transfer that is free something to do; *pause: until the next one that waits, ms. */
-static int begin_transfers(struct fetch *self, struct fetch_round *run, int *pause) {
+bool fetch_is_busy(const struct fetch *self) {
+  return self->busy > 0;
+}
+
+int fetch_begin(struct fetch *self, struct fetch_request *request) {
+  struct transfer *t = self->transfers;
+  assert(fetch_is_free(self));
+  while (t->request != NULL) t++;
+  const int code = exchange_seconds(&self->seconds);
+  return code == SHARDRT_OK ? take_up(self, t, request) : code;
+}
+
+/* Makes again what was to wait until now; *pause: until the next one that waits, ms, if that is sooner. */
+static int begin_again(struct fetch *self, int *pause) {
   const double now = shardrt_clock();
-  *pause = 1000;
-  for (int32_t i = 0; i < IN_FLIGHT; i++) {
+  for (int32_t i = 0; i < FETCH_IN_FLIGHT; i++) {
     struct transfer *t = &self->transfers[i];
-    int code = SHARDRT_OK;
-    if (t->request == NULL && run->begun < run->n)
-      code = take_up(self, t, &run->requests[run->begun++]);
-    else if (t->request != NULL && !t->running && t->next <= now)
-      code = start_transfer(self, t);
-    else if (t->request != NULL && !t->running && 1000 * (t->next - now) < *pause)
-      *pause = (int)(1000 * (t->next - now)) + 1;
+    if (t->request == NULL || t->running) continue;
+    const double wait = 1000 * (t->next - now);
+    if (wait > 0 && wait < *pause) *pause = (int)wait + 1;
+    const int code = wait > 0 ? SHARDRT_OK : start_transfer(self, t);
     if (code != SHARDRT_OK) return code;
   }
   return SHARDRT_OK;
 }
 
-/* *any: one has, and has to be begun again, or leaves a transfer free. */
-static int take_ended(struct fetch *self, struct fetch_round *run, bool *any) {
+/* *any: an attempt has ended. */
+static int take_ended(struct fetch *self, const struct fetch_rules *rules, bool *any) {
   int left;
   *any = false;
   for (CURLMsg *m = curl_multi_info_read(self->multi, &left); m != NULL; m = curl_multi_info_read(self->multi, &left)) {
@@ -458,34 +464,44 @@ static int take_ended(struct fetch *self, struct fetch_round *run, bool *any) {
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
     *any = true;
     bool done;
-    int code = settle_transfer(self, t, result, run->tries, &done);
+    int code = settle_transfer(self, t, result, rules->tries, &done);
     if (code == SHARDRT_OK && done) {
-      code = run->ended(run->context, t->request);
+      code = rules->ended(rules->context, t->request);
       t->request = NULL;
-      run->done++;
+      self->busy--;
     }
     if (code != SHARDRT_OK) return code;
   }
   return SHARDRT_OK;
 }
 
-int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
-              void *context) {
-  struct fetch_round run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
-  int code = exchange_seconds(&self->seconds);
-  while (run.done < n && code == SHARDRT_OK) {
-    int running, pause;
-    bool any;
-    code = begin_transfers(self, &run, &pause);
-    if (code != SHARDRT_OK) break;
-    curl_multi_perform(self->multi, &running);
-    code = take_ended(self, &run, &any);
-    if (code == SHARDRT_OK && !any) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
-  }
-  for (int32_t i = 0; i < IN_FLIGHT; i++) { /* after a failure some may still run */
+int fetch_go_on(struct fetch *self, const struct fetch_rules *rules, int most) {
+  int running, pause = most;
+  bool any;
+  int code = begin_again(self, &pause);
+  if (code != SHARDRT_OK) return code;
+  curl_multi_perform(self->multi, &running);
+  code = take_ended(self, rules, &any);
+  if (code == SHARDRT_OK && !any && fetch_is_busy(self)) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
+  return code;
+}
+
+void fetch_stop(struct fetch *self) {
+  for (int32_t i = 0; i < FETCH_IN_FLIGHT; i++) {
     stop_transfer(self, &self->transfers[i]);
     self->transfers[i].request = NULL;
   }
+  self->busy = 0;
+}
+
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, const struct fetch_rules *rules) {
+  int64_t begun = 0;
+  int code = SHARDRT_OK;
+  while ((begun < n || fetch_is_busy(self)) && code == SHARDRT_OK) {
+    while (begun < n && fetch_is_free(self) && code == SHARDRT_OK) code = fetch_begin(self, &requests[begun++]);
+    if (code == SHARDRT_OK) code = fetch_go_on(self, rules, FETCH_WAIT);
+  }
+  if (code != SHARDRT_OK) fetch_stop(self); /* some may still run */
   return code;
 }
 
@@ -503,9 +519,32 @@ void fetch_free(struct fetch *self) {
   (void)self;
 }
 
-int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
-              void *context) {
-  (void)self, (void)requests, (void)n, (void)tries, (void)ended, (void)context;
+bool fetch_is_free(const struct fetch *self) {
+  (void)self;
+  return false;
+}
+
+bool fetch_is_busy(const struct fetch *self) {
+  (void)self;
+  return false;
+}
+
+int fetch_begin(struct fetch *self, struct fetch_request *request) {
+  (void)self, (void)request;
+  return libraries_missing("curl (libcurl)");
+}
+
+int fetch_go_on(struct fetch *self, const struct fetch_rules *rules, int most) {
+  (void)self, (void)rules, (void)most;
+  return libraries_missing("curl (libcurl)");
+}
+
+void fetch_stop(struct fetch *self) {
+  (void)self;
+}
+
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, const struct fetch_rules *rules) {
+  (void)self, (void)requests, (void)n, (void)rules;
   return libraries_missing("curl (libcurl)");
 }
 

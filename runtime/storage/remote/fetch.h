@@ -14,10 +14,22 @@
 
 #include "storage/remote/fetch_request.h"
 
-enum { FETCH_TRIES = 6, FETCH_SLOWEST = 262144 };
+enum {
+  FETCH_TRIES = 6,
+  FETCH_SLOWEST = 262144,
+  FETCH_IN_FLIGHT = 16, /* requests at once */
+  FETCH_WAIT = 1000     /* milliseconds, for fetch_go_on */
+};
 
 /* Is called once for each request that succeeded, in any order. */
 typedef int fetch_ended(void *context, struct fetch_request *request);
+
+/* What all requests that are under way together have in common. */
+struct fetch_rules {
+  int32_t tries; /* attempts at most */
+  fetch_ended *ended;
+  void *context; /* for it */
+};
 
 /* Connections, which are kept; for one thread at a time. */
 struct fetch;
@@ -28,10 +40,17 @@ void fetch_free(struct fetch *self);
 /* How long to wait for somebody else's request of so many bytes, seconds: longer than it can take. */
 double fetch_patience(size_t bytes);
 
-/* Makes n requests, each in at most `tries` attempts; ends with the first failure. EIO, naming address, bytes, what the
- * server said and how often it was asked; or the file is not of its version any more. What `ended` or `take` fails
- * with. */
-int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
-              void *context);
+/* Makes n requests; ends with the first failure. EIO, naming address, bytes, what the server said and how often it was
+ * asked; or the file is not of its version any more. What `ended` or `take` fails with. */
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, const struct fetch_rules *rules);
+
+/* The same by steps, for who adds requests while others are under way: which stay where they are until they have ended,
+ * or all are stopped. Fails as fetch_run does; all are to be stopped then. */
+bool fetch_is_free(const struct fetch *self); /* one more may be begun */
+bool fetch_is_busy(const struct fetch *self); /* some are under way */
+int fetch_begin(struct fetch *self, struct fetch_request *request);
+/* Until an attempt has ended, or something came, or nothing did for `most` milliseconds. */
+int fetch_go_on(struct fetch *self, const struct fetch_rules *rules, int most);
+void fetch_stop(struct fetch *self);
 
 #endif

@@ -6,18 +6,14 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/remote/remote_file.h"
+#include "storage/remote/remote_blocks.h"
 
 enum {
   BLOCK = RANGECACHE_BLOCK,
   PAGE = RANGECACHE_PAGE,
   KEPT_PAGES = 256,
-  REQUEST_BLOCKS = 4,             /* of one request at most */
-  EXACT = REQUEST_BLOCKS * BLOCK, /* who wants so many bytes at once gets these; who wants fewer, whole blocks */
-  WINDOW_BLOCKS = 32,             /* that are asked for together by who reads on and on */
-  BRING_REQUESTS = 64,
-  BRING_TRIES = 3,
-  ATTEMPTS = 8 /* to read a block that others push out */
+  WINDOW_BLOCKS = 32, /* that are asked for together by who reads on and on */
+  ATTEMPTS = 8        /* to read a block that others push out */
 };
 
 /* A page that was read lately. */
@@ -68,103 +64,12 @@ struct fetch *remote_fetch(struct reader *reader) {
   return state != NULL ? state->fetch : NULL;
 }
 
-static size_t block_bytes(const struct remote *self, int64_t number) {
-  const size_t first = (size_t)number * BLOCK, all = (size_t)self->version.bytes;
-  return all - first < BLOCK ? all - first : BLOCK;
-}
-
-/* What of the file's bytes `first` to `stop` lies in a block. */
-static struct rangecache_span within(const struct remote *self, int64_t number, size_t first, size_t stop) {
-  const size_t base = (size_t)number * BLOCK, end = base + block_bytes(self, number);
-  return (struct rangecache_span){first > base ? first - base : 0, (stop < end ? stop : end) - base};
-}
-
-/* Whether the cache has these bytes of the file. */
-static bool has_bytes(const struct remote *self, size_t first, size_t stop) {
-  for (int64_t number = (int64_t)(first / BLOCK); (size_t)number * BLOCK < stop; number++)
-    if (!rangecache_covers(rangecache_has(&self->cache, &self->key, number, block_bytes(self, number)),
-                           within(self, number, first, stop)))
-      return false;
-  return true;
-}
-
 /* ---- downloading ------------------------------------------------------------------------------------------------ */
 
-/* Puts bytes of the file from `at` on into the cache. */
-static int put_bytes(const struct remote *self, size_t at, const uint8_t *data, size_t bytes) {
-  const size_t stop = at + bytes;
-  int code = SHARDRT_OK;
-  while (at < stop && code == SHARDRT_OK) {
-    const int64_t number = (int64_t)(at / BLOCK);
-    const struct rangecache_span span = within(self, number, at, stop);
-    code = rangecache_put(&self->cache, &self->key, number, block_bytes(self, number), span, data);
-    data += span.stop - span.first;
-    at += span.stop - span.first;
-  }
-  return code;
-}
-
-/* Puts what came into the cache. `context` is the state. */
-static int put_part(void *context, struct fetch_request *request) {
-  const struct remote *self = request->context;
-  if (request->kind != FETCH_PART) return error_set(SHARDRT_EIO, "%s: no part of it was sent", self->shown);
+/* `context` is the state. */
+static int take_part(void *context, struct fetch_request *request) {
   ((struct state *)context)->downloaded += (int64_t)request->got;
-  return put_bytes(self, request->offset, request->data, request->got);
-}
-
-struct requests {
-  struct fetch_request *list;
-  int64_t n, most;
-};
-
-/* Bytes of a block more; of these requests those before `mine` do not grow. */
-static void add_request(const struct remote *self, int64_t number, struct rangecache_span span, int64_t mine,
-                        struct requests *out) {
-  const size_t base = (size_t)number * BLOCK;
-  struct fetch_request *last = out->n > mine ? &out->list[out->n - 1] : NULL;
-  if (last != NULL && last->offset + last->bytes == base + span.first &&
-      number - (int64_t)(last->offset / BLOCK) < REQUEST_BLOCKS) {
-    last->bytes += span.stop - span.first;
-  } else if (out->n < out->most) {
-    out->list[out->n++] = (struct fetch_request){.url = self->url,
-                                                 .shown = self->shown,
-                                                 .offset = base + span.first,
-                                                 .bytes = span.stop - span.first,
-                                                 .version = &self->version,
-                                                 .context = (void *)self};
-  }
-}
-
-/* Adds requests for what the cache does not have of the bytes first … stop, and for what lies between that and what it
- * has of a block, as long as there is room. Their blocks are claimed: nobody else is bringing anything of them. */
-static void add_requests(const struct remote *self, size_t first, size_t stop, struct requests *out) {
-  const int64_t mine = out->n;
-  for (int64_t number = (int64_t)(first / BLOCK); (size_t)number * BLOCK < stop; number++) {
-    const struct rangecache_span there = rangecache_has(&self->cache, &self->key, number, block_bytes(self, number));
-    const struct rangecache_span wanted = within(self, number, first, stop);
-    if (there.stop == 0) {
-      add_request(self, number, wanted, mine, out);
-      continue;
-    }
-    if (wanted.first < there.first)
-      add_request(self, number, (struct rangecache_span){wanted.first, there.first}, mine, out);
-    if (wanted.stop > there.stop)
-      add_request(self, number, (struct rangecache_span){there.stop, wanted.stop}, mine, out);
-  }
-}
-
-static size_t blocks_begin(size_t at) {
-  return at / BLOCK * BLOCK;
-}
-
-static size_t blocks_end(size_t at) {
-  return (at + BLOCK - 1) / BLOCK * BLOCK;
-}
-
-/* A claim on the whole blocks that have these bytes: of a block the cache keeps bytes that follow each other, so two
- * who bring different ones would bring what lies between twice, or one in place of the other's. */
-static bool claim_blocks(const struct remote *self, int claims, size_t first, size_t stop) {
-  return rangecache_claim(claims, &self->key, blocks_begin(first), blocks_end(stop));
+  return remote_take(request);
 }
 
 /* Waits until the blocks of the bytes first … stop are this process's to download, or those from `at` to `enough` are
@@ -172,24 +77,25 @@ static bool claim_blocks(const struct remote *self, int claims, size_t first, si
 static bool wait_for_claim(const struct remote *self, int claims, size_t first, size_t stop, size_t at, size_t enough) {
   const double end = shardrt_clock() + fetch_patience(stop - first);
   long pause = 100000; /* ns */
-  while (claims >= 0 && !claim_blocks(self, claims, first, stop) && shardrt_clock() < end) {
+  while (claims >= 0 && !remote_claim(self, claims, first, stop) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
     if (pause < 5000000) pause *= 2;
-    if (has_bytes(self, at, enough)) return false;
+    if (remote_has_bytes(self, at, enough)) return false;
   }
-  return !has_bytes(self, at, enough);
+  return !remote_has_bytes(self, at, enough);
 }
 
 /* Bytes first … stop, of which those from `at` to `enough` are wanted now. */
 static int bring_parts(const struct remote *self, struct state *state, size_t first, size_t stop, size_t at,
                        size_t enough) {
   struct fetch_request list[2 * WINDOW_BLOCKS + 2];
-  struct requests requests = {.list = list, .most = sizeof list / sizeof *list};
+  struct remote_requests requests = {.list = list, .most = sizeof list / sizeof *list};
   const int claims = rangecache_claims(&self->cache);
   int code = SHARDRT_OK;
   if (wait_for_claim(self, claims, first, stop, at, enough)) {
-    add_requests(self, first, stop, &requests);
-    code = fetch_run(state->fetch, list, requests.n, FETCH_TRIES, put_part, state);
+    const struct fetch_rules rules = {FETCH_TRIES, take_part, state};
+    remote_ask(self, first, stop, &requests);
+    code = fetch_run(state->fetch, list, requests.n, &rules);
   }
   if (claims >= 0) close(claims);
   return code;
@@ -214,13 +120,14 @@ static int take_whole(void *context, const uint8_t *data, size_t bytes) {
   while (bytes > 0 && code == SHARDRT_OK) {
     if (whole->number >= self->blocks)
       return error_set(SHARDRT_EIO, "%s: the server sends more than it is long", self->shown);
-    const size_t length = block_bytes(self, whole->number), left = length - whole->got, n = bytes < left ? bytes : left;
+    const size_t length = remote_block_bytes(self, whole->number), left = length - whole->got,
+                 n = bytes < left ? bytes : left;
     memcpy(whole->data + whole->got, data, n);
     whole->got += n;
     data += n;
     bytes -= n;
     if (whole->got < length) break;
-    code = put_bytes(self, (size_t)whole->number * BLOCK, whole->data, length);
+    code = remote_put(self, (size_t)whole->number * BLOCK, whole->data, length);
     whole->number++;
     whole->got = 0;
   }
@@ -249,10 +156,10 @@ static int bring_whole(const struct remote *self, struct state *state, size_t at
   bool there = false;
   while (claims >= 0 && !there && !rangecache_claim(claims, &self->key, 0, request.bytes) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    there = has_bytes(self, at, enough);
+    there = remote_has_bytes(self, at, enough);
   }
-  if (!there && !has_bytes(self, at, enough))
-    code = fetch_run(state->fetch, &request, 1, FETCH_TRIES, ended_whole, NULL);
+  if (!there && !remote_has_bytes(self, at, enough))
+    code = fetch_run(state->fetch, &request, 1, &(struct fetch_rules){FETCH_TRIES, ended_whole, NULL});
   if (claims >= 0) close(claims);
   alloc_free(whole.data);
   return code;
@@ -285,7 +192,7 @@ static int bring_stretch(const struct remote *self, struct state *state, int64_t
   if (count > room) count = room; /* no more than the cache will keep */
   if (count > self->blocks - number) count = self->blocks - number;
   size_t first = (size_t)number * BLOCK, stop = first + (size_t)(count - 1) * BLOCK;
-  stop += block_bytes(self, number + count - 1);
+  stop += remote_block_bytes(self, number + count - 1);
   if (all->exact && all->at > first) first = all->at;
   if (all->exact && all->stop < stop) stop = all->stop;
   if (!all->exact) cuts_confine(atomic_load(&self->cuts), all->at, enough, &first, &stop);
@@ -296,12 +203,12 @@ static int bring_stretch(const struct remote *self, struct state *state, int64_t
 /* Opens a block that has the first page of a stretch, or what the stretch has of it. */
 static int hold_block(const struct remote *self, struct state *state, const struct stretch *all, size_t bytes) {
   const int64_t number = (int64_t)(all->at / BLOCK);
-  const struct rangecache_span wanted = within(self, number, all->at, all->at + bytes);
+  const struct rangecache_span wanted = remote_block_span(self, number, all->at, all->at + bytes);
   if (is_held(self, state, number, wanted)) return SHARDRT_OK;
   int code = SHARDRT_OK;
   const bool reads_on = number == state->next;
   for (int32_t i = 0; i < ATTEMPTS && code == SHARDRT_OK; i++) {
-    if (rangecache_find(&self->cache, &self->key, number, block_bytes(self, number), wanted, &state->block)) {
+    if (rangecache_find(&self->cache, &self->key, number, remote_block_bytes(self, number), wanted, &state->block)) {
       state->next = number + 1;
       return SHARDRT_OK;
     }
@@ -389,106 +296,12 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
   }
   struct state *state = state_of(reader);
   if (state == NULL) return SHARDRT_ENOMEM;
-  const struct stretch all = {.at = offset, .stop = offset + bytes, .exact = bytes >= EXACT && offset != state->end};
+  const struct stretch all = {
+      .at = offset, .stop = offset + bytes, .exact = bytes >= REMOTE_EXACT && offset != state->end};
   state->end = all.stop;
   return count_downloaded(state, reader, read_bytes(self, all, state, dst));
 }
 
-/* ---- reading ahead ---------------------------------------------------------------------------------------------- */
-
 int64_t remote_limit(const struct remote *self) {
   return self->cache.limit;
-}
-
-bool remote_has(const struct remote *self, size_t offset, size_t bytes) {
-  return has_bytes(self, offset, offset + bytes);
-}
-
-struct bringing {
-  struct state *state;
-  struct requests requests;
-  struct fetch_request list[BRING_REQUESTS];
-  int claims[BRING_REQUESTS];
-  int64_t nclaims;
-  int64_t total;
-};
-
-static int bring_ended(void *context, struct fetch_request *request) {
-  struct bringing *all = context;
-  int code = put_part(all->state, request);
-  if (code == SHARDRT_OK) all->total += (int64_t)request->got;
-  return code;
-}
-
-static void bring_now(struct bringing *all) {
-  if (all->requests.n > 0)
-    (void)fetch_run(all->state->fetch, all->list, all->requests.n, BRING_TRIES, bring_ended, all);
-  for (int64_t i = 0; i < all->nclaims; i++) close(all->claims[i]);
-  all->requests.n = all->nclaims = 0;
-}
-
-/* What is brought of a file: some bytes of it. */
-struct brought {
-  const struct remote *file; /* NULL: nothing */
-  size_t first, stop;
-};
-
-static struct brought brought_of(const struct extent *e) {
-  const struct remote *self = e->file->remote;
-  struct brought out = {.file = self, .first = e->offset, .stop = e->offset + e->bytes};
-  if (e->bytes >= EXACT) return out;
-  const size_t end = blocks_end(out.stop), length = remote_bytes(self);
-  out.first = blocks_begin(out.first);
-  out.stop = end < length ? end : length;
-  cuts_confine(atomic_load(&self->cuts), e->offset, e->offset + e->bytes, &out.first, &out.stop);
-  return out;
-}
-
-static void bring_range(struct bringing *all, const struct brought *range) {
-  const struct remote *self = range->file;
-  if (self == NULL) return;
-  for (size_t at = range->first, next; at < range->stop; at = next) {
-    next = (at / BLOCK + REQUEST_BLOCKS) * BLOCK;
-    if (next > range->stop) next = range->stop;
-    if (all->requests.n + 2 * REQUEST_BLOCKS > BRING_REQUESTS) bring_now(all);
-    if (has_bytes(self, at, next)) continue;
-    const int claims = rangecache_claims(&self->cache);
-    if (claims < 0) return;
-    const int64_t before = all->requests.n;
-    if (claim_blocks(self, claims, at, next)) add_requests(self, at, next, &all->requests);
-    if (all->requests.n > before)
-      all->claims[all->nclaims++] = claims;
-    else
-      close(claims);
-  }
-}
-
-/* Brings `next` later, and `before` now; but what begins in the block in which `before` ends is brought with it. */
-static void bring_behind(struct bringing *all, struct brought *before, struct brought next) {
-  if (before->file == next.file && before->first <= next.first && next.first < blocks_end(before->stop)) {
-    if (next.stop > before->stop) before->stop = next.stop;
-    return;
-  }
-  bring_range(all, before);
-  *before = next;
-}
-
-int64_t remote_bring(const struct extents *extents, struct reader *reader) {
-  struct bringing *all = alloc_zeros(1, sizeof *all);
-  if (all == NULL) return 0;
-  all->state = state_of(reader);
-  all->requests = (struct requests){.list = all->list, .most = BRING_REQUESTS};
-  struct brought last = {0};
-  for (int64_t i = 0; i < extents->count && all->state != NULL; i++) {
-    const struct remote *remote = extents->list[i].file->remote;
-    if (remote != NULL && !remote->whole) bring_behind(all, &last, brought_of(&extents->list[i]));
-  }
-  if (all->state != NULL) {
-    bring_range(all, &last);
-    bring_now(all);
-    (void)count_downloaded(all->state, reader, SHARDRT_OK);
-  }
-  const int64_t total = all->total;
-  alloc_free(all);
-  return total;
 }

@@ -10,6 +10,8 @@
 #ifndef SHARDRT_STORAGE_REMOTE_REMOTE_H
 #define SHARDRT_STORAGE_REMOTE_REMOTE_H
 
+#include <stdatomic.h>
+
 #include "storage/local/extents.h"
 #include "storage/local/reader.h"
 
@@ -44,10 +46,19 @@ bool remote_is_cut(const struct remote *self);
 
 /* How many bytes the cache may hold. */
 int64_t remote_limit(const struct remote *self);
-/* Whether all of these bytes are in the cache. */
-bool remote_has(const struct remote *self, size_t offset, size_t bytes);
+/* Whether the cache has all of the bytes first … stop. */
+bool remote_has_bytes(const struct remote *self, size_t first, size_t stop);
+
 /* Brings into the cache what is missing there of the extents that are of remote files, and nobody else is bringing;
  * many requests at once, fewer attempts each. Returns how many bytes; what fails is forgotten. */
 int64_t remote_bring(const struct extents *extents, struct reader *reader);
+/* The same by a thread, while the caller goes on: from one call to the next the line does not stand idle. */
+struct remote_bringer;
+
+/* *downloaded counts the bytes that came, before the cache has them; it lives longer. ENOMEM. */
+int remote_bringer_new(_Atomic int64_t *downloaded, struct remote_bringer **out);
+/* Waits where much is still to be brought. The files stay open until it is freed. From one thread. */
+void remote_bringer_add(struct remote_bringer *self, const struct extents *extents);
+void remote_bringer_free(struct remote_bringer *self); /* gives up what has not come; NULL is allowed */
 
 #endif
