@@ -1,13 +1,13 @@
--- Files on a server that is as far away as an object store (tests/support/store.py): a loader over tars of
--- 8 MiB members, with 20 ms a request and 100 MB/s, while a step computes and one request in fifty fails, over a plain
--- curl of the same files in the same run; and how long it takes to open 1,000 files at 90 ms a request, alone and in
--- four processes.
+-- Files on a server that is as far away as an object store (tests/support/store.py): a loader over tars of 8 MiB
+-- members, with 20 ms a request and 100 MB/s, while a step computes and one request in fifty fails, over that
+-- bandwidth, and over a plain curl of the same files in the same run; and how long it takes to open 1,000 files at
+-- 90 ms a request, alone and in four processes.
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local store = require "tests.support.store"
 
-local MEMBER, MEMBERS, SHARDS, MANY = 8 * 2 ^ 20, 8, 4, 1000
+local MEMBER, MEMBERS, SHARDS, MANY, RATE = 8 * 2 ^ 20, 8, 8, 1000, 100e6
 
 -- Tars of random members by Python, in folder/NUMBER.tar.
 local MAKE = [[
@@ -28,7 +28,7 @@ end
 
 local function loads(bench, folder)
   make(folder, SHARDS, MEMBERS, MEMBER)
-  local server = store.start(folder, "latency=20 rate=100000000 fail=50")
+  local server = store.start(folder, ("latency=20 rate=%.0f fail=50"):format(RATE))
   local list = {}
   for i = 1, SHARDS do list[i] = ("%s/%d.tar"):format(server.url, i) end
   local most = 0
@@ -50,8 +50,10 @@ local function loads(bench, folder)
     return bytes / seconds
   end
   local a, b, ratio = bench.alternate(ours, curl)
-  bench.report("loader over tars on a server / curl", ratio, ">= 0.9", ("%.1f and %.1f MB/s, each byte %.2f times")
-    :format(a / 1e6, b / 1e6, most))
+  bench.report("loader over tars on a server / its bandwidth", a / RATE, ">= 0.9", ("each byte %.2f times")
+    :format(most))
+  bench.report("loader over tars on a server / curl", ratio, ">= 0.9", ("%.1f and %.1f MB/s")
+    :format(a / 1e6, b / 1e6))
   server:stop()
 end
 

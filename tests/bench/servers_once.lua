@@ -14,13 +14,13 @@ local opened = shardrt.clock()
 local loader = shardrt.loader {
   source = source, batch_size = rows, epochs = 1, shuffle = "blocks", window = 8, seed = 1,
 }
-local count, sum = 0, 0
+local count, sum, took = 0, 0, 0
 for batch in loader do
+  took = shardrt.clock() - opened
   count = count + batch.bin.shape[1]
   local stop = shardrt.clock() + seconds
   while shardrt.clock() < stop do sum = (sum * 31 + count) % 1048573 end
 end
-local took = shardrt.clock() - opened
 assert(count > 0 and sum >= 0)
 io.write(("%.0f bytes/s, opened in %.3f s, %.0f from the network\n"):format(count * member / took, opened - begun,
   loader:stats().bytes_from_network))

@@ -374,6 +374,7 @@ describe("a loader over files on a server", function()
       ffi.cdef "int setenv(const char *name, const char *value, int replace);"
       local rank = shardrt.process_index()
       ffi.C.setenv("SHARDRT_CACHE", os.getenv "SHARDRT_CACHE" .. "/" .. rank, 1) -- as on two hosts
+      ffi.C.setenv("SHARDRT_AHEAD", "off", 1) -- which would open more of them while they are counted
       local source = shardrt.source.jsonl(many(url, "jsonl", 70))
       shardrt.sync_global_devices "opened"
       if rank == 0 then counts() end
@@ -387,7 +388,8 @@ describe("a loader over files on a server", function()
       assert(rows >= 68, rows)
     ]], { processes = 2 })
     ran(result)
-    assert.is_true(tonumber(result.stdout) <= 20, result.stdout)
+    local opened = tonumber(result.stdout)
+    assert.is_true(opened >= 1 and opened <= 20, result.stdout)
   end)
 
   it("asks for each byte once where processes read parts of one block at the same time, and for a head once", function()
