@@ -25,7 +25,8 @@ endif
 
 OPENMPI_PLUGINS := $(if $(OPENMPI_FLAGS),$(BUILD)/shardrt-openmpi.so)
 MPICH_PLUGINS := $(if $(MPICH_FLAGS),$(BUILD)/shardrt-mpich.so $(BUILD)/shardrt-libmpich.so)
-MPI_PLUGINS := $(OPENMPI_PLUGINS) $(MPICH_PLUGINS)
+# Without an MPI no text at all: $(if) takes a space for some.
+MPI_PLUGINS := $(strip $(OPENMPI_PLUGINS) $(MPICH_PLUGINS))
 mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/comm/transport/,mpi.o mpi_joining.o $(1).o) $(BUILD)/mpi/$(1)/platform/opener.o \
               $(addprefix $(BUILD)/,comm/transport/lone_process.o comm/transport/launcher.o base/number_text.o)
 # An MPI that lies where the system does not look is found where its headers were.

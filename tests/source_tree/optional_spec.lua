@@ -143,6 +143,20 @@ describe("the Makefile", function()
     end
   end)
 
+  it("installs OpenMPI for the demo where there is no MPI, and none where there is one", function()
+    local function packages(found)
+      local said = mpi.shell(("%s make -n deps-demo %s"):format(CLEAN, found)).stdout
+      return assert(said:match "for package in ([^;]+);", said) .. " "
+    end
+    local OPENMPI, MPICH = "OPENMPI_FLAGS=%s", "MPICH_FLAGS=%s"
+    local there, missing = "-I/opt/mpi", ""
+    for _, case in ipairs { { there, missing }, { missing, there }, { there, there }, { missing, missing } } do
+      local found = packages(OPENMPI:format(case[1]) .. " " .. MPICH:format(case[2]))
+      local wants = case[1] == missing and case[2] == missing
+      assert.equal(wants, found:find("openmpi-bin ", 1, true) ~= nil, found)
+    end
+  end)
+
   it("makes the tarball that the container takes", function()
     local version = mpi.shell(mpi.program() .. " --version").stdout:match "^shardrt (%S+)"
     local name = ("dist/shardrt-%s-linux-x86_64.tar.xz"):format(version)
