@@ -292,6 +292,7 @@ void lookahead_free(struct lookahead *self) {
   self->ending = true;
   pthread_cond_signal(&self->told);
   pthread_mutex_unlock(&self->lock);
+  ahead_end(self->ahead);
   pthread_join(self->thread, NULL);
   ahead_free(self->ahead);
   alloc_free(self->is_cut);

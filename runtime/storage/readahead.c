@@ -36,9 +36,10 @@ struct ahead {
   struct ring *ring;
   uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
   struct team *team;
-  struct remote_bringer *bringer; /* of what is on servers, */
-  _Atomic int64_t downloaded;     /* of which came so many bytes */
-  struct piece *pieces;           /* PIECES of them, for the team */
+  _Atomic(struct remote_bringer *) bringer; /* of what is on servers, */
+  atomic_bool ending;
+  _Atomic int64_t downloaded; /* of which came so many bytes */
+  struct piece *pieces;       /* PIECES of them, for the team */
   int64_t npieces;
 };
 
@@ -62,7 +63,7 @@ int ahead_new(int32_t way, struct ahead **out) {
 void ahead_free(struct ahead *self) {
   if (self == NULL) return;
   const bool ended = ring_free(self->ring);
-  remote_bringer_free(self->bringer);
+  remote_bringer_free(atomic_load(&self->bringer));
   team_free(self->team);
   extents_clear(&self->extents);
   alloc_free(self->pieces);
@@ -189,8 +190,17 @@ int64_t ahead_downloaded(const struct ahead *self) {
 static void bring(struct ahead *self) {
   bool any = false;
   for (int64_t i = 0; i < self->extents.count && !any; i++) any = self->extents.list[i].file->remote != NULL;
-  if (!any || (self->bringer == NULL && remote_bringer_new(&self->downloaded, &self->bringer) != SHARDRT_OK)) return;
-  remote_bringer_add(self->bringer, &self->extents);
+  if (!any) return;
+  struct remote_bringer *bringer = atomic_load(&self->bringer);
+  if (bringer == NULL && remote_bringer_new(&self->downloaded, &bringer) != SHARDRT_OK) return;
+  atomic_store(&self->bringer, bringer);
+  if (!atomic_load(&self->ending)) remote_bringer_add(bringer, &self->extents);
+}
+
+void ahead_end(struct ahead *self) {
+  atomic_store(&self->ending, true);
+  struct remote_bringer *bringer = atomic_load(&self->bringer);
+  if (bringer != NULL) remote_bringer_end(bringer);
 }
 
 int64_t ahead_read(struct ahead *self) {

@@ -8,7 +8,8 @@
  * device's read-ahead size, and a file system may drop it when it is busy: FUSE was seen to follow it for 265 of 1,771
  * pages. A read is done.
  *
- * All calls from one thread. What fails is forgotten: who then needs the bytes gets the error. */
+ * All calls from one thread, but where it is said otherwise. What fails is forgotten: who then needs the bytes gets the
+ * error. */
 #ifndef SHARDRT_STORAGE_READAHEAD_H
 #define SHARDRT_STORAGE_READAHEAD_H
 
@@ -24,6 +25,9 @@ int ahead_new(int32_t way, struct ahead **out);
 /* Waits for what is in flight; where the kernel does not tell of it for seconds, leaves the memory that it writes to.
  * What servers are still sending is given up. */
 void ahead_free(struct ahead *self);
+
+/* From any thread: what servers have not sent is given up, and ahead_read does not wait for them any more. */
+void ahead_end(struct ahead *self);
 
 /* What the next call shall be about; to be filled. */
 struct extents *ahead_extents(struct ahead *self);

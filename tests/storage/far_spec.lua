@@ -445,6 +445,30 @@ describe("a loader over files on a server", function()
     files.remove(cache)
   end)
 
+  it("does not wait, when it is dropped or goes elsewhere, for a server that stands still", function()
+    local slow = store.start(folder, "latency=20 rate=5000000")
+    local pid = files.number_in(slow.work .. "/pid")
+    shardrt.ndarray.arange(2 ^ 22, "int32"):reshape { 2 ^ 8, 2 ^ 14 }:save(folder .. "/still.npy")
+    local result = run(([[
+      local loader = shardrt.loader { source = shardrt.source.npy { x = "%s/still.npy" }, batch_size = 2 ^ 4,
+        epochs = 1, num_workers = 2, prefetch = 4 }
+      local begun = loader:state()
+      loader()
+      os.execute "kill -STOP %d" -- some of the next batches are on their way
+      loader:restore(begun)
+      loader = nil
+      collectgarbage()
+      collectgarbage()
+      shardrt.say "dropped"
+    ]]):format(slow.url, pid), { timeout = "3600" })
+    os.execute("kill -CONT " .. pid)
+    local came = slow:counts().bytes
+    slow:stop()
+    ran(result)
+    assert.equal("dropped\n", result.stdout)
+    assert.is_true(came >= 2 ^ 20 and came < 2 ^ 24, came)
+  end)
+
   it("is told in one line of a server that does not answer, and of an object that is another one", function()
     local result = run([[
       shardrt.source.npy { x = url .. "/hang" }

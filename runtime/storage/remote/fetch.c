@@ -20,6 +20,7 @@
 enum {
   IDLE = 64, /* of those that opened many files at once (view/survey.h), which find connections again for the next */
   REDIRECTS = 10,
+  LOOK = 100,   /* milliseconds from one look to the next whether all is given up */
   ALL_TRIES = 4 /* times one attempt's limit, for all of them */
 };
 
@@ -476,8 +477,10 @@ static int take_ended(struct fetch *self, const struct fetch_rules *rules, bool 
 }
 
 int fetch_go_on(struct fetch *self, const struct fetch_rules *rules, int most) {
-  int running, pause = most;
+  int running, pause = rules->given_up == NULL || most < LOOK ? most : LOOK;
   bool any;
+  if (rules->given_up != NULL && atomic_load(rules->given_up))
+    return error_set(SHARDRT_ECOMM, "nobody waits for it any more");
   int code = begin_again(self, &pause);
   if (code != SHARDRT_OK) return code;
   curl_multi_perform(self->multi, &running);

@@ -12,6 +12,8 @@
 #ifndef SHARDRT_STORAGE_REMOTE_FETCH_H
 #define SHARDRT_STORAGE_REMOTE_FETCH_H
 
+#include <stdatomic.h>
+
 #include "storage/remote/fetch_request.h"
 
 enum {
@@ -28,7 +30,8 @@ typedef int fetch_ended(void *context, struct fetch_request *request);
 struct fetch_rules {
   int32_t tries; /* attempts at most */
   fetch_ended *ended;
-  void *context; /* for it */
+  void *context;               /* for it */
+  const atomic_bool *given_up; /* NULL, or whether nobody wants them any more: ECOMM, soon */
 };
 
 /* Connections, which are kept; for one thread at a time. */

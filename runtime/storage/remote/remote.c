@@ -31,7 +31,8 @@ struct state {
   int64_t next;                   /* and the one behind it */
   size_t end;                     /* of what was read last */
   int64_t window;                 /* blocks to ask for at once */
-  int64_t downloaded;             /* bytes, in the call at hand */
+  int64_t downloaded;             /* bytes, in the call at hand, */
+  const atomic_bool *given_up;    /* of which nobody may want anything any more; or NULL */
   struct page *pages[KEPT_PAGES]; /* each in the place that its number gives it; NULL: none */
 };
 
@@ -72,12 +73,17 @@ static int take_part(void *context, struct fetch_request *request) {
   return remote_take(request);
 }
 
+static bool is_given_up(const struct state *state) {
+  return state->given_up != NULL && atomic_load(state->given_up);
+}
+
 /* Waits until the blocks of the bytes first … stop are this process's to download, or those from `at` to `enough` are
  * there (false). */
-static bool wait_for_claim(const struct remote *self, int claims, size_t first, size_t stop, size_t at, size_t enough) {
+static bool wait_for_claim(const struct remote *self, const struct state *state, int claims, size_t first, size_t stop,
+                           size_t at, size_t enough) {
   const double end = shardrt_clock() + fetch_patience(stop - first);
   long pause = 100000; /* ns */
-  while (claims >= 0 && !remote_claim(self, claims, first, stop) && shardrt_clock() < end) {
+  while (claims >= 0 && !remote_claim(self, claims, first, stop) && shardrt_clock() < end && !is_given_up(state)) {
     nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
     if (pause < 5000000) pause *= 2;
     if (remote_has_bytes(self, at, enough)) return false;
@@ -92,8 +98,8 @@ static int bring_parts(const struct remote *self, struct state *state, size_t fi
   struct remote_requests requests = {.list = list, .most = sizeof list / sizeof *list};
   const int claims = rangecache_claims(&self->cache);
   int code = SHARDRT_OK;
-  if (wait_for_claim(self, claims, first, stop, at, enough)) {
-    const struct fetch_rules rules = {FETCH_TRIES, take_part, state};
+  if (wait_for_claim(self, state, claims, first, stop, at, enough)) {
+    const struct fetch_rules rules = {FETCH_TRIES, take_part, state, state->given_up};
     remote_ask(self, first, stop, &requests);
     code = fetch_run(state->fetch, list, requests.n, &rules);
   }
@@ -154,12 +160,13 @@ static int bring_whole(const struct remote *self, struct state *state, size_t at
   const double end = shardrt_clock() + fetch_patience(request.bytes);
   int code = SHARDRT_OK;
   bool there = false;
-  while (claims >= 0 && !there && !rangecache_claim(claims, &self->key, 0, request.bytes) && shardrt_clock() < end) {
+  while (claims >= 0 && !there && !rangecache_claim(claims, &self->key, 0, request.bytes) && shardrt_clock() < end &&
+         !is_given_up(state)) {
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     there = remote_has_bytes(self, at, enough);
   }
   if (!there && !remote_has_bytes(self, at, enough))
-    code = fetch_run(state->fetch, &request, 1, &(struct fetch_rules){FETCH_TRIES, ended_whole, NULL});
+    code = fetch_run(state->fetch, &request, 1, &(struct fetch_rules){FETCH_TRIES, ended_whole, NULL, state->given_up});
   if (claims >= 0) close(claims);
   alloc_free(whole.data);
   return code;
@@ -299,6 +306,7 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
   const struct stretch all = {
       .at = offset, .stop = offset + bytes, .exact = bytes >= REMOTE_EXACT && offset != state->end};
   state->end = all.stop;
+  state->given_up = reader->given_up;
   return count_downloaded(state, reader, read_bytes(self, all, state, dst));
 }
 

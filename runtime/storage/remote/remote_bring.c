@@ -56,7 +56,7 @@ static int take_request(void *context, struct fetch_request *request) {
 
 /* Waits until something has come, or for some milliseconds. */
 static bool go_on(struct bringing *self) {
-  const struct fetch_rules rules = {TRIES, take_request, self};
+  const struct fetch_rules rules = {TRIES, take_request, self, self->ending};
   if (fetch_go_on(self->fetch, &rules, WAIT) == SHARDRT_OK) return true;
   stop_bringing(self);
   return false;
@@ -72,15 +72,17 @@ static struct claimed_part *free_part(struct bringing *self) {
   return part;
 }
 
-static void begin_part(struct bringing *self, struct claimed_part *part, int32_t n) {
+/* False: something has failed. */
+static bool begin_part(struct bringing *self, struct claimed_part *part, int32_t n) {
   part->left = n;
   for (int32_t i = 0; i < n; i++) {
     while (!fetch_is_free(self->fetch))
-      if (is_ending(self) || !go_on(self)) return;
+      if (!go_on(self)) return false;
     if (fetch_begin(self->fetch, &part->list[i]) == SHARDRT_OK) continue;
     stop_bringing(self);
-    return;
+    return false;
   }
+  return true;
 }
 
 /* What is brought of a file: some bytes of it. */
@@ -112,10 +114,10 @@ static void bring_range(struct bringing *self, const struct brought *range) {
     part->claims = rangecache_claims(&file->cache);
     if (part->claims < 0) return;
     if (remote_claim(file, part->claims, at, next)) remote_ask(file, at, next, &requests);
-    if (requests.n > 0)
-      begin_part(self, part, (int32_t)requests.n);
-    else
+    if (requests.n == 0)
       close(part->claims);
+    else if (!begin_part(self, part, (int32_t)requests.n))
+      return; /* who wants the rest brings it, or says what is wrong */
   }
 }
 
@@ -225,8 +227,8 @@ int remote_bringer_new(_Atomic int64_t *downloaded, struct remote_bringer **out)
 static void queue_range(void *to, const struct brought *range) {
   struct remote_bringer *self = to;
   pthread_mutex_lock(&self->lock);
-  while (self->count == QUEUE) pthread_cond_wait(&self->told, &self->lock);
-  self->queue[(self->first + self->count++) % QUEUE] = *range;
+  while (self->count == QUEUE && !atomic_load(&self->ending)) pthread_cond_wait(&self->told, &self->lock);
+  if (!atomic_load(&self->ending)) self->queue[(self->first + self->count++) % QUEUE] = *range;
   pthread_cond_signal(&self->told);
   pthread_mutex_unlock(&self->lock);
 }
@@ -235,12 +237,16 @@ void remote_bringer_add(struct remote_bringer *self, const struct extents *exten
   each_range(extents, queue_range, self);
 }
 
-void remote_bringer_free(struct remote_bringer *self) {
-  if (self == NULL) return;
+void remote_bringer_end(struct remote_bringer *self) {
   pthread_mutex_lock(&self->lock);
   atomic_store(&self->ending, true);
-  pthread_cond_signal(&self->told);
+  pthread_cond_broadcast(&self->told);
   pthread_mutex_unlock(&self->lock);
+}
+
+void remote_bringer_free(struct remote_bringer *self) {
+  if (self == NULL) return;
+  remote_bringer_end(self);
   pthread_join(self->thread, NULL);
   fetch_free(self->bringing.fetch);
   pthread_cond_destroy(&self->told);

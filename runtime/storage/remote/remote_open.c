@@ -154,7 +154,7 @@ static int ask_server(struct remote *self, struct fetch *fetch, size_t bytes, st
   const bool known = wait_for_about(self, &key, &opening.known, &claims);
   struct fetch_request request = {
       .url = self->url, .shown = self->shown, .bytes = bytes, .known = known ? &opening.known.version : NULL};
-  int code = fetch_run(fetch, &request, 1, &(struct fetch_rules){FETCH_TRIES, take_opened, &opening});
+  int code = fetch_run(fetch, &request, 1, &(struct fetch_rules){FETCH_TRIES, take_opened, &opening, NULL});
   reader->bytes_from_network += (int64_t)request.got;
   *there = opening.there;
   if (code == SHARDRT_OK && *there && request.kind != FETCH_SAME) {
