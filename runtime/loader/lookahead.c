@@ -211,6 +211,7 @@ void lookahead_forget(struct lookahead *self) {
   self->has_view = false;
   self->lost = true;
   pthread_mutex_unlock(&self->lock);
+  ahead_forget(self->ahead);
 }
 
 /* ---- one lookahead ----------------------------------------------------------------------------------------------- */

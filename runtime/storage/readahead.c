@@ -197,6 +197,11 @@ static void bring(struct ahead *self) {
   if (!atomic_load(&self->ending)) remote_bringer_add(bringer, &self->extents);
 }
 
+void ahead_forget(struct ahead *self) {
+  struct remote_bringer *bringer = atomic_load(&self->bringer);
+  if (bringer != NULL) remote_bringer_forget(bringer);
+}
+
 void ahead_end(struct ahead *self) {
   atomic_store(&self->ending, true);
   struct remote_bringer *bringer = atomic_load(&self->bringer);

@@ -26,6 +26,8 @@ int ahead_new(int32_t way, struct ahead **out);
  * What servers are still sending is given up. */
 void ahead_free(struct ahead *self);
 
+/* From any thread: what servers were not asked for yet is not wanted any more. */
+void ahead_forget(struct ahead *self);
 /* From any thread: what servers have not sent is given up, and ahead_read does not wait for them any more. */
 void ahead_end(struct ahead *self);
 

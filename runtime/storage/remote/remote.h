@@ -59,6 +59,8 @@ struct remote_bringer;
 int remote_bringer_new(_Atomic int64_t *downloaded, struct remote_bringer **out);
 /* Waits where much is still to be brought. The files stay open until it is freed. From one thread. */
 void remote_bringer_add(struct remote_bringer *self, const struct extents *extents);
+/* From any thread: what was not asked for yet is not wanted any more. */
+void remote_bringer_forget(struct remote_bringer *self);
 /* From any thread: what has not come is given up, and who waits in the call above goes on. */
 void remote_bringer_end(struct remote_bringer *self);
 void remote_bringer_free(struct remote_bringer *self); /* ends it, too; NULL is allowed */

@@ -113,7 +113,10 @@ static void bring_range(struct bringing *self, const struct brought *range) {
     struct remote_requests requests = {.list = part->list, .most = PART_REQUESTS};
     part->claims = rangecache_claims(&file->cache);
     if (part->claims < 0) return;
-    if (remote_claim(file, part->claims, at, next)) remote_ask(file, at, next, &requests);
+    if (remote_claim(file, part->claims, at, next))
+      remote_ask(file, at, next, &requests);
+    else
+      next = (at / RANGECACHE_BLOCK + 1) * RANGECACHE_BLOCK; /* it may be the first of its blocks alone */
     if (requests.n == 0)
       close(part->claims);
     else if (!begin_part(self, part, (int32_t)requests.n))
@@ -235,6 +238,13 @@ static void queue_range(void *to, const struct brought *range) {
 
 void remote_bringer_add(struct remote_bringer *self, const struct extents *extents) {
   each_range(extents, queue_range, self);
+}
+
+void remote_bringer_forget(struct remote_bringer *self) {
+  pthread_mutex_lock(&self->lock);
+  self->count = 0;
+  pthread_cond_signal(&self->told);
+  pthread_mutex_unlock(&self->lock);
 }
 
 void remote_bringer_end(struct remote_bringer *self) {
