@@ -67,7 +67,7 @@ struct place_call {
   shardrt_array *out;
   size_t bytes;  /* of an element */
   int64_t n;     /* elements of a block */
-  int64_t tasks; /* of a block */
+  int64_t total; /* of all blocks */
   run_loop *loop;
 };
 
@@ -103,12 +103,18 @@ static void place_range(const struct place_call *self, const char *from, char *t
   }
 }
 
+/* So many elements of all blocks one behind the other: small blocks on many devices are no more tasks than on one. */
 static void place_task(void *context, int64_t number) {
   const struct place_call *self = context;
-  const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
-  const int64_t last = self->n - first < WORTH ? self->n : first + WORTH;
-  place_range(self, unique_blocks_data(self->blocks, self->x, block),
-              unique_blocks_data(self->blocks, self->out, block), first, last);
+  int64_t at = number * WORTH;
+  const int64_t stop = self->total - at < WORTH ? self->total : at + WORTH;
+  while (at < stop) {
+    const int64_t block = at / self->n, first = at % self->n;
+    const int64_t n = stop - at < self->n - first ? stop - at : self->n - first;
+    place_range(self, unique_blocks_data(self->blocks, self->x, block),
+                unique_blocks_data(self->blocks, self->out, block), first, first + n);
+    at += n;
+  }
 }
 
 static int place_on_devices(const char *what, const struct place *self, const struct unique_blocks *blocks,
@@ -135,8 +141,8 @@ int place_run(const char *what, const struct place *self, const struct unique_bl
   call.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
   for (int32_t d = 0; d < self->ndim; d++) call.n *= self->extent[d];
   if (call.n == 0) return SHARDRT_OK;
-  call.tasks = (call.n - 1) / WORTH + 1;
+  call.total = blocks->count * call.n;
   call.loop = run_for(call.bytes);
-  work_spread(place_task, &call, blocks->count * call.tasks);
+  work_spread(place_task, &call, (call.total + WORTH - 1) / WORTH);
   return SHARDRT_OK;
 }
