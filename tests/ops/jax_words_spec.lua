@@ -4,13 +4,38 @@
 
 local jax_words = require "tests.support.ops.jax_words"
 local mpi = require "tests.support.mpi"
+local np = require "shardrt.numpy"
 local seed = require "tests.support.seed"
+local shardrt = require "shardrt"
+local random = shardrt.random
 
 describe("words of JAX's", function()
   it("give its answers and gradients, wherever arrays lie", function()
     local looked, wrong = jax_words.run(seed)
     assert.equal("", table.concat(wrong, "\n", 1, math.min(#wrong, 20)), #wrong .. " of " .. looked)
     assert.is_true(looked > 100)
+  end)
+
+  it("have the largest few of long rows, equal ones in their order, as sorting has them", function()
+    local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
+    local to = shardrt.NamedSharding(mesh, shardrt.P("data", "model"))
+    for _, name in ipairs { "float32", "bfloat16", "int8", "int64" } do
+      local x = np.astype(random.randint(random.key(seed), { 4, 96 }, -9, 9, to), name)
+      local values = np.astype(x, "float32"):to_table()
+      for k = 0, 30 do
+        local largest, indices = np.top_k(x, k)
+        local wanted, of = {}, {}
+        for i, row in ipairs(values) do
+          local order = {}
+          for j = 1, #row do order[j] = j end
+          table.sort(order, function(a, b) return row[a] > row[b] or row[a] == row[b] and a < b end)
+          wanted[i], of[i] = {}, {}
+          for j = 1, k do wanted[i][j], of[i][j] = order[j] - 1, row[order[j]] end
+        end
+        assert.same(wanted, indices:to_table(), ("%s, the first %d"):format(name, k))
+        assert.same(of, np.astype(largest, "float32"):to_table())
+      end
+    end
   end)
 
   for _, topology in ipairs { { 2, 4 }, { 4, 2 } } do

@@ -212,16 +212,20 @@ end
 
 -- ---- orders ----
 
--- {…, n}: of each row the indices that bring it in order; in a total one -0 is less than 0.
-local function order_rows(caller, x, descending, is_total)
+-- {…, n}: of each row the indices that bring it in order; in a total one -0 is less than 0. `first`: {…, first}, those
+-- alone.
+local function order_rows(caller, x, descending, is_total, first)
   local at, dim_axes = common_mesh.of_one(caller, x)
   local whole = list.copy(dim_axes)
   whole[x.ndim] = {}
   local from = dispatch.to_layout(caller, x, at, whole)
-  local out = dispatch.result(caller, at, whole, "int32", x.shape)
+  local sizes = x.shape
+  sizes[x.ndim] = first or sizes[x.ndim]
+  local out = dispatch.result(caller, at, whole, "int32", sizes)
   dispatch.compute(caller, out, C.shardrt_argsort, from.handle, descending and 1 or 0, is_total and 1 or 0,
     out.handle)
-  return dispatch.done(caller, out, { x }, nil, descending and "descending" or "ascending")
+  return dispatch.done(caller, out, { x }, nil,
+    (descending and "descending" or "ascending") .. (first and ", the first " .. first or ""))
 end
 
 local function check_descending(caller, descending)
@@ -274,9 +278,14 @@ function words.top_k(x, k)
   if not list.is_whole(k, 0) or k > n then
     fail("%s: the %s largest of %d; it is a whole number of them", caller, list.show(k), n)
   end
-  local index = {}
-  for d = 1, x.ndim do index[d] = d == x.ndim and { 0, k } or {} end
-  local indices = slice.words.slice(order_rows(caller, x, true, true), index)
+  local indices
+  if on_host() then
+    indices = order_rows(caller, x, true, true, k)
+  else
+    local index = {}
+    for d = 1, x.ndim do index[d] = d == x.ndim and { 0, k } or {} end
+    indices = slice.words.slice(order_rows(caller, x, true, true), index)
+  end
   return along_axis.rows(caller, x, indices), indices
 end
 

@@ -31,8 +31,8 @@ int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shar
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
 
 /* Along x's last axis, of at least one, the indices that bring its elements in ascending order, or descending: out is
- * int32, of x's shape. Equal elements keep their order. NaN is above all else, and -0 equals 0; in a total order it is
- * less. */
+ * int32, of x's shape; on the host, perhaps only the first few of each row. Equal elements keep their order. NaN is
+ * above all else, and -0 equals 0; in a total order it is less. EINVAL: few, of devices that have their own memory. */
 int shardrt_argsort(const shardrt_array *x, int32_t descending, int32_t total, shardrt_array *out);
 
 /* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
