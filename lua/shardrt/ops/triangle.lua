@@ -28,9 +28,10 @@ local function check_diagonal(caller, k)
   return k
 end
 
--- The numbers of rows, {n, 1}, and of columns, {m}.
-local function numbers(n, m)
-  return reshape.words.reshape(creation.words.arange(n), { n, 1 }), creation.words.arange(m)
+-- The numbers of rows, {n, 1}, and of columns, {m}; as float32 where they are compared in that, without conversion.
+local function numbers(n, m, compared)
+  local name = compared == "float32" and "float32" or "int32"
+  return reshape.words.reshape(creation.words.arange(n, name), { n, 1 }), creation.words.arange(m, name)
 end
 
 --- Ones on a diagonal of a matrix, zeros elsewhere.
@@ -41,12 +42,14 @@ end
 ---@return shardrt.Array
 function words.eye(n, m, k, name)
   local caller = "np.eye"
+  if n == nil then fail("%s: n is nil; it is the number of rows", caller) end
   m = m == nil and n or m
   local sizes = shape.check(caller, { n, m })
   local diagonal, to = check_diagonal(caller, k), dtype.named(caller, name or "float32").name
-  local rows, columns = numbers(sizes[1], sizes[2])
+  local compared = sizes[1] + sizes[2] + math.abs(diagonal) <= EXACT and "float32" or "int64"
+  local rows, columns = numbers(sizes[1], sizes[2], compared)
   local node = f.EQ(expression.input(1) + diagonal, expression.input(2))
-  return elementwise.run(caller, { rows, columns }, node, to, "int64")
+  return elementwise.run(caller, { rows, columns }, node, to, compared)
 end
 
 -- What of the last two dimensions' matrices `keeps` keeps; 0 elsewhere.
@@ -60,13 +63,13 @@ local function define(name, keeps)
       fail("%s: an array of shape %s; it is of matrices, of two dimensions at least", caller, shape.text(sizes))
     end
     local n, m = sizes[#sizes - 1], sizes[#sizes]
-    local rows, columns = numbers(n, m)
+    local computed = promote.computed(x.dtype)
+    local wide = computed == "float32" and n + m > EXACT and "float64" or x.dtype
+    local rows, columns = numbers(n, m, promote.computed(wide))
     local row, column = expression.input(2), expression.input(3)
     -- Numbers are added where none becomes negative, which unsigned ones are not.
     if diagonal > 0 then row = row + math.min(diagonal, m) end
     if diagonal < 0 then column = column + math.min(-diagonal, n) end
-    local computed = promote.computed(x.dtype)
-    local wide = computed == "float32" and n + m > EXACT and "float64" or x.dtype
     return elementwise.run(caller, { x, rows, columns }, f.SELECT(keeps(row, column), expression.input(1), 0), x.dtype,
       wide)
   end
