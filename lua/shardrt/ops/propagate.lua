@@ -37,6 +37,18 @@ function propagate.parts(axes, axis_size)
 end
 local parts = propagate.parts
 
+--- Those of a list of axes that cut: along one of size 1 nothing is left to be summed.
+---@param axes string[]
+---@param axis_size table<string, integer>
+---@return string[]
+function propagate.that_cut(axes, axis_size)
+  local made = {}
+  for _, axis in ipairs(axes) do
+    if axis_size[axis] > 1 then made[#made + 1] = axis end
+  end
+  return made
+end
+
 ---@param a shardrt.DimAxes
 ---@param b shardrt.DimAxes
 ---@return boolean
@@ -352,7 +364,7 @@ end
 ---@field lhs shardrt.DimAxes # what the operands must have
 ---@field rhs shardrt.DimAxes
 ---@field result shardrt.DimAxes
----@field partial string[] # the axes over which the result is then to be summed
+---@field partial string[] # the axes, each of several devices, over which the result is then to be summed
 
 -- With given rows and columns: the way to contract that moves the fewest bytes. Where both operands cut the contracted
 -- dimension alike, it stays cut.
@@ -374,7 +386,7 @@ local function contract(m, rows, columns)
   for _, inner in ipairs(candidates) do
     local made = {
       lhs = joined(m.batch, rows, inner), rhs = joined(m.batch, inner, columns),
-      result = joined(m.batch, rows, columns), partial = inner,
+      result = joined(m.batch, rows, columns), partial = propagate.that_cut(inner, m.axis_size),
     }
     local cost = m.lhs_bytes * moved(m.lhs_dim_axes, of_operand(made.lhs, m.lhs_sizes, m.lhs_full), m.lhs_sizes,
       m.axis_size) + m.rhs_bytes * moved(m.rhs_dim_axes, of_operand(made.rhs, m.rhs_sizes, m.rhs_full), m.rhs_sizes,

@@ -57,7 +57,7 @@ local function worked_out(at, x, axes, keep)
     for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
   end
   return {
-    partial = partial, dim_axes = rest(dim_axes, axes, keep and {} or nil),
+    partial = propagate.that_cut(partial, at.axis_size), dim_axes = rest(dim_axes, axes, keep and {} or nil),
     sizes = rest(array.sizes(x), axes, keep and 1 or nil), axes = ffi.new("int32_t[?]", #axes + 1, axes),
   }
 end
