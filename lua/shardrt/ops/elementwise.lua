@@ -167,7 +167,7 @@ local function unbroadcast(caller, g, x)
     local size = to[d - ndim + #to]
     if size == nil or size == 1 and from[d] ~= 1 then axes[#axes + 1] = d - 1 end
   end
-  return reduce.sum_to(caller, g, axes, x.shape)
+  return reduce.sum_to(caller, g, axes, to)
 end
 elementwise.unbroadcast = unbroadcast
 
