@@ -285,7 +285,7 @@ end
 -- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
 local function round_operands(caller, values, nodes, arrays, common)
   local is_short = promote.is_float(common) and promote.computed(common) ~= common
-  for i, node in pairs(nodes) do
+  for i, node in ipairs(nodes) do
     local is_count = caller == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
     if is_short and node.op == "CONSTANT" and not is_count then
       nodes[i] = expression.constant(elementwise.rounded(caller, values[i], common))

@@ -209,7 +209,7 @@ local reshape_to = reshape.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(caller, a, b, accuracy, wanted)
-  local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
+  local inner, other = array.sizes(a)[a.ndim], array.sizes(b)[math.max(1, b.ndim - 1)]
   if inner ~= other then
     fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", caller,
       shape.text(a.shape), shape.text(b.shape), inner, b.ndim == 1 and "only one" or "last but one", other)
