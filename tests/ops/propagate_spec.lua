@@ -119,6 +119,15 @@ describe("the layout of arrays one behind the other", function()
   end)
 end)
 
+describe("layouts", function()
+  it("are alike where they differ by axes of size 1 alone", function()
+    local axis_size = { a = 1, b = 2 }
+    assert.is_true(propagate.alike({ { "a", "b" }, {} }, { { "b" }, { "a" } }, axis_size))
+    assert.is_false(propagate.alike({ { "a", "b" }, {} }, { {}, { "b" } }, axis_size))
+    assert.is_false(propagate.alike({ { "a", "b" }, {} }, { { "b" }, {} }, { a = 2, b = 2 }))
+  end)
+end)
+
 describe("the layout of a product", function()
   it("has parts to be summed along axes that cut, and none along an axis of size 1", function()
     for a, partial in pairs { {}, { "a" } } do

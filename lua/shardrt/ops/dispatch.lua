@@ -144,6 +144,19 @@ function dispatch.to_layout(caller, x, at, dim_axes, donate)
   return dispatch.move(caller, x, to, donate and DONATE or nil)
 end
 
+--- The same of what is only read: where each device has its part already, whatever its cuts are called, it is the
+--- array.
+---@param caller string
+---@param x shardrt.Array
+---@param at shardrt.common_mesh
+---@param dim_axes shardrt.DimAxes
+---@return shardrt.Array
+function dispatch.operand(caller, x, at, dim_axes)
+  local held = at.mesh and x.sharding.mesh and common_mesh.dim_axes(at, x)
+  if held and not array.is_pending(x) and propagate.alike(held, dim_axes, at.axis_size) then return x end
+  return dispatch.to_layout(caller, x, at, dim_axes)
+end
+
 --- Puts arrays into a result that was just made, wherever their parts lie; each begins there at an element of its own.
 ---@param caller string
 ---@param out shardrt.Array

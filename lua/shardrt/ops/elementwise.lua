@@ -143,7 +143,7 @@ local function laid_out(caller, at, arrays, layout)
   if layout.lie then return arrays, NONE end
   local brought, moved = {}, {}
   for i, x in ipairs(arrays) do
-    brought[i] = dispatch.to_layout(caller, x, at, layout.own[i])
+    brought[i] = dispatch.operand(caller, x, at, layout.own[i])
     if not rawequal(brought[i], x) then moved[#moved + 1] = brought[i] end
   end
   layout.lie = #moved == 0

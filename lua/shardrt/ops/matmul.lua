@@ -57,7 +57,7 @@ local function brought(caller, at, x, transpose, dim_axes, full)
     local e = d + #dim_axes - ndim
     wanted[d] = (d > ndim - 2 or own[d] == full[e]) and dim_axes[e] or {}
   end
-  return dispatch.to_layout(caller, x, at, swapped(wanted, transpose))
+  return dispatch.operand(caller, x, at, swapped(wanted, transpose))
 end
 
 ---@class shardrt.matmul.layout # of operands of known forms

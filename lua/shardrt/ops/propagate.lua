@@ -59,6 +59,19 @@ function propagate.equal(a, b)
   return true
 end
 
+--- Whether each device has the same by both: axes of size 1 make no difference.
+---@param a shardrt.DimAxes
+---@param b shardrt.DimAxes
+---@param axis_size table<string, integer>
+---@return boolean
+function propagate.alike(a, b, axis_size)
+  for d = 1, #a do
+    local cut, other = propagate.that_cut(a[d], axis_size), propagate.that_cut(b[d], axis_size)
+    if #cut ~= #other or not is_beginning(cut, other) then return false end
+  end
+  return true
+end
+
 --- Whether what lies by `coarse` only has to be cut further to lie by `fine`.
 ---@param coarse shardrt.DimAxes
 ---@param fine shardrt.DimAxes
