@@ -119,7 +119,26 @@ describe("the layout of arrays one behind the other", function()
   end)
 end)
 
+describe("layouts", function()
+  it("are alike where they differ by axes of size 1 alone", function()
+    local axis_size = { a = 1, b = 2 }
+    assert.is_true(propagate.alike({ { "a", "b" }, {} }, { { "b" }, { "a" } }, axis_size))
+    assert.is_false(propagate.alike({ { "a", "b" }, {} }, { {}, { "b" } }, axis_size))
+    assert.is_false(propagate.alike({ { "a", "b" }, {} }, { { "b" }, {} }, { a = 2, b = 2 }))
+  end)
+end)
+
 describe("the layout of a product", function()
+  it("has parts to be summed along axes that cut, and none along an axis of size 1", function()
+    for a, partial in pairs { {}, { "a" } } do
+      local lhs = { dim_axes = { {}, { "a" } }, sizes = { 48, 48 }, bytes = 4 }
+      local rhs = { dim_axes = { { "a" }, {} }, sizes = { 48, 48 }, bytes = 4 }
+      local made = propagate.matmul(lhs, rhs, { 48, 48 }, 4, { a = a, b = 2 })
+      assert.same(partial, made.partial)
+      assert.same({ { "a" }, {} }, made.rhs)
+    end
+  end)
+
   -- What both ways to lie cost, by what is counted: the operands moved, and the parts of the sum added up.
   local function cost_of(made, lhs, rhs, axis_size)
     local sizes = lhs.sizes

@@ -5,6 +5,7 @@ local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local sorted_pairs = require "shardrt.base.sorted_pairs"
 fail.own()
 
 local tree = {}
@@ -21,7 +22,7 @@ function tree.is(caller, value, depth)
   if type(value) ~= "table" or class.is(value) then return false end
   depth = depth or 1
   if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
-  for key, entry in pairs(value) do
+  for key, entry in sorted_pairs.next, value do -- in any order: most end at the first
     if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or tree.is(caller, entry, depth + 1) then
       return true
     end
@@ -34,17 +35,19 @@ end
 ---@param value table
 ---@return (string|number)[]
 function tree.keys(caller, value)
-  local keys = {}
-  for key in pairs(value) do
-    if type(key) ~= "number" and type(key) ~= "string" then
+  local keys, names = {}, {}
+  for key in sorted_pairs.next, value do
+    if type(key) == "string" then
+      names[#names + 1] = key
+    elseif type(key) == "number" then
+      keys[#keys + 1] = key
+    else
       fail("%s: a tree of arrays has names and numbers as keys, not a %s", caller, type(key))
     end
-    keys[#keys + 1] = key
   end
-  table.sort(keys, function(a, b)
-    if type(a) ~= type(b) then return type(a) == "number" end
-    return a < b
-  end)
+  table.sort(keys)
+  table.sort(names)
+  for _, name in ipairs(names) do keys[#keys + 1] = name end
   return keys
 end
 

@@ -36,9 +36,9 @@ local function backward(caller, made, out, leaves)
         fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", caller,
           entry.what, entry.where or "?")
       end
-      for k, g in pairs(entry.vjp(dy, wants, entry)) do
-        local x = entry.inputs[k]
-        if wants(x) then grads[x] = accumulated(grads[x], g) end
+      local given = entry.vjp(dy, wants, entry)
+      for k, x in ipairs(entry.inputs) do
+        if given[k] and wants(x) then grads[x] = accumulated(grads[x], given[k]) end
       end
     end
   end
@@ -48,16 +48,21 @@ local function backward(caller, made, out, leaves)
   return found
 end
 
+-- A parameter in messages.
+local function name_of(path) return path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "") end
+
+-- The gradient of what only becomes an object of its own.
+local function same(dy) return { dy } end
+
 -- The parameters as arrays that nobody else has, in order, and the tree of them.
 local function leaves_of(caller, params)
   local leaves = {}
   local copy = tree.map(caller, params, function(value, path)
-    local name = path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "")
-    local x = dispatch.array(caller, value, name)
+    local x = array.is(value) and value or dispatch.array(caller, value, name_of(path))
     if not promote.is_float(x.dtype) then
-      fail("%s: %s is %s; a gradient is of floats", caller, name, x.dtype)
+      fail("%s: %s is %s; a gradient is of floats", caller, name_of(path), x.dtype)
     end
-    local leaf = dispatch.another(caller, x, function(dy) return { dy } end)
+    local leaf = dispatch.another(caller, x, same)
     leaves[#leaves + 1] = leaf
     return leaf
   end)
@@ -96,7 +101,7 @@ local function value_and_gradients(caller, f, params, ...)
     if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
       g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
     end
-    if given[g] then g = dispatch.another(caller, g, function(dy) return { dy } end) end -- who deletes one keeps others
+    if given[g] then g = dispatch.another(caller, g, same) end -- who deletes one keeps others
     given[g] = true
     array.mark_gradient(g)
     return g

@@ -69,13 +69,18 @@ end
 
 -- A parameter's gradient, and what is kept for it, have its shape, and are brought to where it lies.
 local function laid_out_like(caller, x, parameter)
-  if not shape.equal(x.shape, parameter.shape) then
+  if not shape.equal(array.sizes(x), array.sizes(parameter)) then
     fail("%s: a parameter of shape %s, and its gradient or state of %s", caller, shape.text(parameter.shape),
       shape.text(x.shape))
   end
   if not parameter.committed then return x end
-  local at = common_mesh.of(caller, { parameter, x })
-  return dispatch.to_layout(caller, x, at, common_mesh.dim_axes(at, parameter))
+  local both = { parameter, x }
+  local at = common_mesh.of(caller, both)
+  local known = common_mesh.known(at, "laid out like", both)
+  if known.lies then return x end
+  local there = dispatch.to_layout(caller, x, at, common_mesh.dim_axes(at, parameter))
+  known.lies = rawequal(there, x)
+  return there
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
@@ -154,11 +159,14 @@ end
 
 local rules = {}
 
+-- By the learning rate, so that programs are made once for it.
+local descended = expression.remembered(function(parameter, gradient, rate) return parameter - gradient * rate end)
+
 rules.sgd = {
   keeps = {},
   init = function() return {} end,
   update = function(caller, _, rate, params, grads)
-    local moved = input(1) - input(2) * rate
+    local moved = descended { input(1), input(2), expression.constant(rate) }
     return (map(caller, 1, function(p, g) return one_pass(caller, moved, p, g) end, params, grads)), {}
   end,
 }

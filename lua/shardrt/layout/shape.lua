@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local sorted_pairs = require "shardrt.base.sorted_pairs"
 fail.own()
 
 local shape = {}
@@ -48,7 +49,7 @@ function shape.check(caller, given)
     fail("%s: a shape is a list of sizes such as {64, 128}, not %s", caller, list.show(given))
   end
   local sizes, count = {}, 0
-  for _ in pairs(given) do count = count + 1 end
+  for _ in sorted_pairs.next, given do count = count + 1 end
   for i = 1, count do
     local size = rawget(given, i)
     if not list.is_whole(size, 0) then

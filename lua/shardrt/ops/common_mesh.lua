@@ -52,6 +52,9 @@ local function ids_text(s)
   return "[" .. table.concat(ids, ", ") .. (size > SHOWN and (", … %d in all]"):format(size) or "]")
 end
 
+-- Whether they are over the same object, which most are: C is asked of others alone.
+local function over_one_mesh(a, b) return rawequal(a, b) or a.mesh ~= nil and rawequal(a.mesh, b.mesh) end
+
 --- What these arrays have in common; an error where two of them were placed on different devices, or on the
 --- same in another order.
 ---@param caller string
@@ -65,7 +68,7 @@ function common_mesh.of(caller, arrays)
       local s = x.sharding
       if not first then
         first, found = i, s
-      elseif s ~= found and not C.shardrt_mesh_same_devices(C.shardrt_sharding_mesh(s.handle),
+      elseif not over_one_mesh(s, found) and not C.shardrt_mesh_same_devices(C.shardrt_sharding_mesh(s.handle),
           C.shardrt_sharding_mesh(arrays[first].sharding.handle)) then
         fail("%s: array %d is placed on the devices %s and array %d on %s: placed arrays do not move by themselves; "
           .. "device_put(x, s) brings one of them to the other's devices (in the same order)", caller, first,

@@ -55,11 +55,13 @@ end
 
 local no_operands = ffi.new "shardrt_array *[1]"
 
+local constant = expression.remembered(function(node) return node end)
+
 -- The value everywhere in a new array, by a program that is this constant.
 local function fill(caller, x, value, kind)
   local computed = promote.computed(kind.name)
   if promote.is_float(kind.name) then value = elementwise.rounded(caller, value, kind.name) end
-  local steps, count = expression.program(expression.constant(value), 0)
+  local steps, count = expression.program(constant { expression.constant(value) }, 0)
   dispatch.compute(caller, x, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, 0, no_operands,
     x.handle)
   return x

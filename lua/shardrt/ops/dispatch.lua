@@ -144,6 +144,19 @@ function dispatch.to_layout(caller, x, at, dim_axes, donate)
   return dispatch.move(caller, x, to, donate and DONATE or nil)
 end
 
+--- The same of what is only read: where each device has its part already, whatever its cuts are called, it is the
+--- array.
+---@param caller string
+---@param x shardrt.Array
+---@param at shardrt.common_mesh
+---@param dim_axes shardrt.DimAxes
+---@return shardrt.Array
+function dispatch.operand(caller, x, at, dim_axes)
+  local held = at.mesh and x.sharding.mesh and common_mesh.dim_axes(at, x)
+  if held and not array.is_pending(x) and propagate.alike(held, dim_axes, at.axis_size) then return x end
+  return dispatch.to_layout(caller, x, at, dim_axes)
+end
+
 --- Puts arrays into a result that was just made, wherever their parts lie; each begins there at an element of its own.
 ---@param caller string
 ---@param out shardrt.Array
@@ -183,12 +196,13 @@ end
 ---@param inputs shardrt.Array[]
 ---@param vjp shardrt.tape.vjp|nil
 ---@param detail (string|shardrt.Node|fun():string)? # what else the result depends on: numbers, axes, an expression
+---@param given any # for the gradient
 ---@return shardrt.Array out
-function dispatch.done(caller, out, inputs, vjp, detail)
+function dispatch.done(caller, out, inputs, vjp, detail, given)
   if current.info.process_count > 1 then agree_on_step(caller, out, inputs, detail) end
   if tape.is_open() then
     tape.note { what = caller, where = not vjp and fail.where(), out = out, inputs = inputs, vjp = vjp,
-      detail = detail }
+      detail = detail, given = given }
   end
   if dispatch.observer then dispatch.observer(caller, out, inputs) end
   return out
@@ -207,21 +221,43 @@ function dispatch.alias(caller, x, at, dim_axes, sizes)
   return out
 end
 
+--- The same of a known form, as of `result_of`.
+---@param caller string
+---@param x shardrt.Array
+---@param at shardrt.common_mesh
+---@param form shardrt.array.form
+---@return shardrt.Array
+function dispatch.alias_of(caller, x, at, form)
+  local out = dispatch.result_of(caller, at, form)
+  if not dispatch.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), caller) end
+  return out
+end
+
 --- The same array as an object of its own, which is then what a tape follows.
 ---@param caller string
 ---@param x shardrt.Array
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
-  local at, dim_axes = common_mesh.of_one(caller, x)
-  local out = dispatch.alias(caller, x, at, dim_axes, x.shape)
-  return dispatch.done(caller, out, { x }, vjp)
+  local operands = { x }
+  local at = common_mesh.of(caller, operands)
+  local known = common_mesh.known(at, "another", operands)
+  local out ---@type shardrt.Array
+  if known.form then
+    out = dispatch.alias_of(caller, x, at, known.form)
+  else
+    out = dispatch.alias(caller, x, at, common_mesh.dim_axes(at, x) or propagate.whole(x.ndim), array.sizes(x))
+    known.form = array.form(out)
+  end
+  return dispatch.done(caller, out, operands, vjp)
 end
+
+local function no_gradients() return {} end
 
 --- The same array, through which no gradient is taken: shardrt.stop_gradient.
 ---@param x shardrt.Array
 ---@return shardrt.Array
-function dispatch.stop_gradient(x) return dispatch.another("stop_gradient", x, function() return {} end) end
+function dispatch.stop_gradient(x) return dispatch.another("stop_gradient", x, no_gradients) end
 
 -- ---- sums that are not complete ----
 

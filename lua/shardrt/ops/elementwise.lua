@@ -143,7 +143,7 @@ local function laid_out(caller, at, arrays, layout)
   if layout.lie then return arrays, NONE end
   local brought, moved = {}, {}
   for i, x in ipairs(arrays) do
-    brought[i] = dispatch.to_layout(caller, x, at, layout.own[i])
+    brought[i] = dispatch.operand(caller, x, at, layout.own[i])
     if not rawequal(brought[i], x) then moved[#moved + 1] = brought[i] end
   end
   layout.lie = #moved == 0
@@ -167,7 +167,7 @@ local function unbroadcast(caller, g, x)
     local size = to[d - ndim + #to]
     if size == nil or size == 1 and from[d] ~= 1 then axes[#axes + 1] = d - 1 end
   end
-  return reduce.sum_to(caller, g, axes, x.shape)
+  return reduce.sum_to(caller, g, axes, to)
 end
 elementwise.unbroadcast = unbroadcast
 
@@ -285,7 +285,7 @@ end
 -- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
 local function round_operands(caller, values, nodes, arrays, common)
   local is_short = promote.is_float(common) and promote.computed(common) ~= common
-  for i, node in pairs(nodes) do
+  for i, node in ipairs(nodes) do
     local is_count = caller == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
     if is_short and node.op == "CONSTANT" and not is_count then
       nodes[i] = expression.constant(elementwise.rounded(caller, values[i], common))

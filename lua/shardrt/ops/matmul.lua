@@ -57,7 +57,7 @@ local function brought(caller, at, x, transpose, dim_axes, full)
     local e = d + #dim_axes - ndim
     wanted[d] = (d > ndim - 2 or own[d] == full[e]) and dim_axes[e] or {}
   end
-  return dispatch.to_layout(caller, x, at, swapped(wanted, transpose))
+  return dispatch.operand(caller, x, at, swapped(wanted, transpose))
 end
 
 ---@class shardrt.matmul.layout # of operands of known forms
@@ -95,7 +95,7 @@ local DETAIL = {
   [false] = { [true] = "by transposed ", [false] = "" },
 }
 
-local gradient
+local gradient_of
 
 local function compute(caller, x, y, transpose_a, transpose_b, accuracy, out)
   dispatch.compute(caller, out, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
@@ -151,28 +151,36 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
   else
     out = laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
   end
-  return dispatch.done(caller, out, operands, gradient(caller, a, b, transpose_a, transpose_b, accuracy), detail)
+  return dispatch.done(caller, out, operands, gradient_of(detail, transpose_a, transpose_b, accuracy), detail)
+end
+
+-- A gradient with the dtype and shape of what it is the gradient of.
+local function fitted(name, g, x)
+  if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
+  return elementwise.unbroadcast(name, g, x)
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.
-function gradient(caller, a, b, transpose_a, transpose_b, accuracy)
-  local name = "the gradient of " .. caller
-  local function as(g, x)
-    if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
-    return elementwise.unbroadcast(name, g, x)
-  end
-  return function(dy, wants)
-    local grads = {}
+local function gradient(transpose_a, transpose_b, accuracy)
+  return function(dy, wants, entry)
+    local a, b, name, grads = entry.inputs[1], entry.inputs[2], "the gradient of " .. entry.what, {}
     if promote.is_float(a.dtype) and wants(a) then
-      grads[1] = as(transpose_a and matmul.matmul(name, b, dy, transpose_b, true, accuracy)
+      grads[1] = fitted(name, transpose_a and matmul.matmul(name, b, dy, transpose_b, true, accuracy)
         or matmul.matmul(name, dy, b, false, not transpose_b, accuracy), a)
     end
     if promote.is_float(b.dtype) and wants(b) then
-      grads[2] = as(transpose_b and matmul.matmul(name, dy, a, true, transpose_a, accuracy)
+      grads[2] = fitted(name, transpose_b and matmul.matmul(name, dy, a, true, transpose_a, accuracy)
         or matmul.matmul(name, a, dy, not transpose_a, false, accuracy), b)
     end
     return grads
   end
+end
+
+local gradients = {} -- by the products' details, which say all that they depend on
+
+function gradient_of(detail, transpose_a, transpose_b, accuracy)
+  gradients[detail] = gradients[detail] or gradient(transpose_a, transpose_b, accuracy)
+  return gradients[detail]
 end
 
 local OPTIONS = { sharding = true, precision = true }
@@ -201,7 +209,7 @@ local reshape_to = reshape.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(caller, a, b, accuracy, wanted)
-  local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
+  local inner, other = array.sizes(a)[a.ndim], array.sizes(b)[math.max(1, b.ndim - 1)]
   if inner ~= other then
     fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", caller,
       shape.text(a.shape), shape.text(b.shape), inner, b.ndim == 1 and "only one" or "last but one", other)

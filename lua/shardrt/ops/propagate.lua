@@ -37,12 +37,37 @@ function propagate.parts(axes, axis_size)
 end
 local parts = propagate.parts
 
+--- Those of a list of axes that cut: along one of size 1 nothing is left to be summed.
+---@param axes string[]
+---@param axis_size table<string, integer>
+---@return string[]
+function propagate.that_cut(axes, axis_size)
+  local made = {}
+  for _, axis in ipairs(axes) do
+    if axis_size[axis] > 1 then made[#made + 1] = axis end
+  end
+  return made
+end
+
 ---@param a shardrt.DimAxes
 ---@param b shardrt.DimAxes
 ---@return boolean
 function propagate.equal(a, b)
   for d = 1, #a do
     if #a[d] ~= #b[d] or not is_beginning(a[d], b[d]) then return false end
+  end
+  return true
+end
+
+--- Whether each device has the same by both: axes of size 1 make no difference.
+---@param a shardrt.DimAxes
+---@param b shardrt.DimAxes
+---@param axis_size table<string, integer>
+---@return boolean
+function propagate.alike(a, b, axis_size)
+  for d = 1, #a do
+    local cut, other = propagate.that_cut(a[d], axis_size), propagate.that_cut(b[d], axis_size)
+    if #cut ~= #other or not is_beginning(cut, other) then return false end
   end
   return true
 end
@@ -352,7 +377,7 @@ end
 ---@field lhs shardrt.DimAxes # what the operands must have
 ---@field rhs shardrt.DimAxes
 ---@field result shardrt.DimAxes
----@field partial string[] # the axes over which the result is then to be summed
+---@field partial string[] # the axes, each of several devices, over which the result is then to be summed
 
 -- With given rows and columns: the way to contract that moves the fewest bytes. Where both operands cut the contracted
 -- dimension alike, it stays cut.
@@ -374,7 +399,7 @@ local function contract(m, rows, columns)
   for _, inner in ipairs(candidates) do
     local made = {
       lhs = joined(m.batch, rows, inner), rhs = joined(m.batch, inner, columns),
-      result = joined(m.batch, rows, columns), partial = inner,
+      result = joined(m.batch, rows, columns), partial = propagate.that_cut(inner, m.axis_size),
     }
     local cost = m.lhs_bytes * moved(m.lhs_dim_axes, of_operand(made.lhs, m.lhs_sizes, m.lhs_full), m.lhs_sizes,
       m.axis_size) + m.rhs_bytes * moved(m.rhs_dim_axes, of_operand(made.rhs, m.rhs_sizes, m.rhs_full), m.rhs_sizes,

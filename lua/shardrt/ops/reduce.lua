@@ -47,6 +47,7 @@ end
 ---@field partial string[] # the axes of the mesh over which it is summed
 ---@field dim_axes shardrt.DimAxes # the result's
 ---@field sizes integer[] # the result's
+---@field count integer # of the axes
 ---@field axes ffi.cdata* # int32_t[]
 ---@field form shardrt.array.form? # the result's, where no parts are summed
 
@@ -57,12 +58,30 @@ local function worked_out(at, x, axes, keep)
     for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
   end
   return {
-    partial = partial, dim_axes = rest(dim_axes, axes, keep and {} or nil),
-    sizes = rest(array.sizes(x), axes, keep and 1 or nil), axes = ffi.new("int32_t[?]", #axes + 1, axes),
+    partial = propagate.that_cut(partial, at.axis_size), dim_axes = rest(dim_axes, axes, keep and {} or nil),
+    sizes = rest(array.sizes(x), axes, keep and 1 or nil), count = #axes,
+    axes = ffi.new("int32_t[?]", #axes + 1, axes),
   }
 end
 
--- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
+local function compute(caller, op, x, layout, out)
+  dispatch.compute(caller, out, C.shardrt_reduce, op, x.handle, layout.count, layout.axes, out.handle)
+end
+
+-- The reduction where parts may have to be summed. Notes where they have not.
+local function laid_out(caller, op, at, layout, operands, detail, out_dtype)
+  local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
+  local part_dtype = #layout.partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
+  local out = dispatch.partial(caller, {
+    op = op, at = at, partial = layout.partial, dtype = part_dtype, dim_axes = layout.dim_axes,
+    sizes = layout.sizes, inputs = operands, detail = detail,
+  }, function(parts) compute(caller, op, operands[1], layout, parts) end)
+  if #layout.partial == 0 then layout.form = array.form(out) end
+  return part_dtype ~= out_dtype and elementwise.words.astype(out, out_dtype) or out
+end
+
+-- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else. The
+-- gradient is given the axes.
 local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
@@ -74,30 +93,26 @@ local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   known.layout = known.layout or worked_out(at, x, axes, keep)
   local layout = known.layout ---@type shardrt.reduce.layout
   local out ---@type shardrt.Array
-  local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
-  local part_dtype = #layout.partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
-  local function compute(parts)
-    dispatch.compute(caller, parts, C.shardrt_reduce, op, x.handle, #axes, layout.axes, parts.handle)
-  end
   if layout.form then
     out = dispatch.result_of(caller, at, layout.form)
-    if not dispatch.is_planning() then compute(out) end
+    if not dispatch.is_planning() then compute(caller, op, x, layout, out) end
   else
-    out = dispatch.partial(caller, {
-      op = op, at = at, partial = layout.partial, dtype = part_dtype, dim_axes = layout.dim_axes,
-      sizes = layout.sizes, inputs = operands, detail = detail,
-    }, compute)
-    if #layout.partial == 0 then layout.form = array.form(out) end
+    out = laid_out(caller, op, at, layout, operands, detail, out_dtype)
   end
-  if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
-  return dispatch.done(caller, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, detail)
+  return dispatch.done(caller, out, operands, vjp, detail, axes)
 end
 
 -- A gradient with the reduced axes in place, of size 1.
 local function with_axes(g, x, axes)
-  local sizes = x.shape
+  local sizes = list.copy(array.sizes(x))
   for _, axis in ipairs(axes) do sizes[axis + 1] = 1 end
   return reshape.words.reshape(g, sizes)
+end
+
+-- The gradient of a sum: the same for all that were added.
+local function spread(dy, _, entry)
+  local x = entry.inputs[1]
+  return { elementwise.words.broadcast_to(with_axes(dy, x, entry.given), array.sizes(x)) }
 end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
@@ -109,8 +124,8 @@ function words.sum(x, axis, keepdims)
   local caller = "np.sum"
   x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
-  return reduce_axes(caller, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
-    and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
+  return reduce_axes(caller, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype),
+    promote.is_float(x.dtype) and spread or nil)
 end
 
 --- For gradients: the sum over axes, reshaped.
@@ -120,10 +135,8 @@ end
 ---@param sizes integer[]
 ---@return shardrt.Array
 function reduce.sum_to(caller, x, axes, sizes)
-  local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
-    return elementwise.words.broadcast_to(dy, x.shape)
-  end)
-  return shape.equal(sum.shape, sizes) and sum or reshape.words.reshape(sum, sizes)
+  local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, spread)
+  return shape.equal(array.sizes(sum), sizes) and sum or reshape.words.reshape(sum, sizes)
 end
 
 local function count_of(x, axes)
@@ -170,7 +183,7 @@ function words.prod(x, axis, keepdims)
   x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
   return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
-    and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
+    and function(dy) return { elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) } end or nil)
 end
 
 -- The elements that are the largest share the gradient equally, as in JAX.
@@ -180,9 +193,9 @@ local function extreme(name, op)
     x = dispatch.array(caller, x)
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
-    return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
-      local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(out, x, axes)), x.dtype)
-      return at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true))
+    return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, _, entry)
+      local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(entry.out, x, axes)), x.dtype)
+      return { at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true)) }
     end or nil)
   end
 end

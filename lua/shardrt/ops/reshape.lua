@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
@@ -13,6 +14,23 @@ fail.own()
 ---@class shardrt.reshape.words
 local words = {}
 local reshape = { words = words }
+
+local function reshaped_back(dy, _, entry) return { words.reshape(dy, array.sizes(entry.inputs[1])) } end
+
+---@class shardrt.reshape.layout # of an operand of known form
+---@field keep shardrt.DimAxes # what of its cuts the operand keeps
+---@field dim_axes shardrt.DimAxes # the result's
+---@field form shardrt.array.form? # the result's, where the operand lies so
+
+local function layout_of(at, operands, sizes)
+  local x, known = operands[1], common_mesh.known(at, "reshape to " .. table.concat(sizes, " "), operands)
+  if not known.layout then
+    local dim_axes = common_mesh.dim_axes(at, x) or propagate.whole(x.ndim)
+    local keep, made = propagate.reshape(dim_axes, array.sizes(x), sizes, at.axis_size)
+    known.layout = { keep = keep, dim_axes = made }
+  end
+  return known.layout ---@type shardrt.reshape.layout
+end
 
 --- The same elements, row-major, in another shape; one size may be -1: what is left for it.
 ---@param x shardrt.Operand
@@ -36,10 +54,18 @@ function words.reshape(x, to)
   if shape.elements(sizes) ~= x.size or open and sizes[open] % 1 ~= 0 then
     fail("%s: %d elements of shape %s do not fill %s", caller, x.size, shape.text(x.shape), list.show(to))
   end
-  local at, dim_axes = common_mesh.of_one(caller, x)
-  local keep, made = propagate.reshape(dim_axes, x.shape, sizes, at.axis_size)
-  local out = dispatch.alias(caller, dispatch.to_layout(caller, x, at, keep), at, made, sizes)
-  return dispatch.done(caller, out, { x }, function(dy) return { words.reshape(dy, x.shape) } end)
+  local operands = { x }
+  local at = common_mesh.of(caller, operands)
+  local layout = layout_of(at, operands, sizes)
+  local out ---@type shardrt.Array
+  if layout.form then
+    out = dispatch.alias_of(caller, x, at, layout.form)
+  else
+    local there = dispatch.to_layout(caller, x, at, layout.keep)
+    out = dispatch.alias(caller, there, at, layout.dim_axes, sizes)
+    if rawequal(there, x) then layout.form = array.form(out) end
+  end
+  return dispatch.done(caller, out, operands, reshaped_back)
 end
 
 --- The axes in another order: dimension d of the result is dimension axes[d + 1] of x. Left out: the other way round.

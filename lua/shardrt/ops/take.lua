@@ -118,6 +118,7 @@ function take.scatter(name, dy, indices, along, sizes)
   end
   local from, by = dispatch.to_layout(name, dy, at, wanted), dispatch.to_layout(name, indices, at, kept)
   local detail = "along " .. along .. " at " .. numbering.name(indices)
+  partial = propagate.that_cut(partial, at.axis_size)
   local out = dispatch.partial(name, {
     op = C.SHARDRT_SUM, at = at, dim_axes = made, partial = partial, dtype = dy.dtype, sizes = sizes,
     inputs = { dy }, detail = detail,

@@ -21,6 +21,7 @@ local tape = {}
 ---@field inputs shardrt.Array[]
 ---@field vjp shardrt.tape.vjp|nil # nil: it has no gradient
 ---@field detail (string|shardrt.Node|fun():string)? # what else the result depends on
+---@field given any # what the gradient takes beside these, which one function for all of a kind does not hold
 
 local open = {} -- tapes that run, the innermost last: {tracked = set of arrays, entries = list}
 local scopes = 0
