@@ -195,10 +195,6 @@ static void set_request(CURL *easy, struct exchange_under_way *now, struct curl_
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, now->answer);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, now);
-  if (request->signer != NULL) {
-    curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, request->signer);
-    curl_easy_setopt(easy, CURLOPT_USERPWD, request->user);
-  }
   if (request->is_given_up != NULL) {
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);

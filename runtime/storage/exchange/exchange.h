@@ -22,8 +22,6 @@ struct exchange_request {
   const char *url;                       /* http:// or https:// */
   const char *shown;                     /* for messages */
   const char *headers[EXCHANGE_HEADERS]; /* "Name: value"; NULL: no more */
-  const char *signer;                    /* of CURLOPT_AWS_SIGV4; NULL: it is not signed */
-  const char *user;                      /* "key:secret" for it */
   const void *body;                      /* NULL: none */
   size_t bytes;
   double seconds;                 /* for all of it; also the most for the connection */

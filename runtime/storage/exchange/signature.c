@@ -43,18 +43,25 @@ char *signature_bytes(const uint8_t *data, size_t bytes) {
 
 enum { KEY_BYTES = 1024 };
 
-int signature_hmac(const char *key, const char *text, char **out) {
-  uint8_t secret[KEY_BYTES], mac[EVP_MAX_MD_SIZE];
-  const size_t digits = strlen(key);
+int signature_mac(const uint8_t *key, size_t bytes, const char *text, uint8_t out[SIGNATURE_MAC]) {
   unsigned int length = 0;
+  const unsigned char *signs = (const unsigned char *)text;
+  if (HMAC(EVP_sha256(), key, (int)bytes, signs, strlen(text), out, &length) == NULL)
+    return error_set(SHARDRT_ENOMEM, "OpenSSL cannot sign a request");
+  return SHARDRT_OK;
+}
+
+int signature_hmac(const char *key, const char *text, char **out) {
+  uint8_t secret[KEY_BYTES], mac[SIGNATURE_MAC];
+  const size_t digits = strlen(key);
   const int bytes = digits > 0 && digits % 4 == 0 && digits / 4 * 3 <= sizeof secret
                         ? EVP_DecodeBlock(secret, (const unsigned char *)key, (int)digits)
                         : -1;
   if (bytes <= 0) return error_set(SHARDRT_EINVAL, "it is not in base64, as its account shows it");
   const int padding = key[digits - 1] != '=' ? 0 : key[digits - 2] != '=' ? 1 : 2;
-  if (HMAC(EVP_sha256(), secret, bytes - padding, (const unsigned char *)text, strlen(text), mac, &length) == NULL)
-    return error_set(SHARDRT_ENOMEM, "OpenSSL cannot sign a request");
-  *out = encoded(mac, length, false);
+  const int code = signature_mac(secret, (size_t)(bytes - padding), text, mac);
+  if (code != SHARDRT_OK) return code;
+  *out = encoded(mac, sizeof mac, false);
   return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
@@ -89,6 +96,11 @@ int signature_rsa(const char *pem, const char *text, char **out) {
 #else
 
 static const char WHAT[] = "OpenSSL (libcrypto), which signs requests";
+
+int signature_mac(const uint8_t *key, size_t bytes, const char *text, uint8_t out[SIGNATURE_MAC]) {
+  (void)key, (void)bytes, (void)text, (void)out;
+  return libraries_missing(WHAT);
+}
 
 int signature_hmac(const char *key, const char *text, char **out) {
   (void)key, (void)text, (void)out;

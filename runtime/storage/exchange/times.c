@@ -36,6 +36,12 @@ void times_show(time_t when, char out[TIMES_ROOM]) {
   if (strftime(out, TIMES_ROOM, "%Y-%m-%d %H:%M:%S UTC", &parts) == 0) out[0] = '\0';
 }
 
+void times_compact(time_t when, char out[TIMES_ROOM]) {
+  struct tm parts = {0};
+  gmtime_r(&when, &parts);
+  if (strftime(out, TIMES_ROOM, "%Y%m%dT%H%M%SZ", &parts) == 0) out[0] = '\0';
+}
+
 void times_http(time_t when, char out[TIMES_ROOM]) {
   static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",

@@ -13,6 +13,8 @@ time_t times_read(const char *text);
 time_t times_after(time_t begin, const char *seconds);
 /* "2026-11-23 12:00:00 UTC", for messages. */
 void times_show(time_t when, char out[TIMES_ROOM]);
+/* "20261123T120000Z". */
+void times_compact(time_t when, char out[TIMES_ROOM]);
 /* "Mon, 23 Nov 2026 12:00:00 GMT" (RFC 9110, 5.6.7), in whatever language the process is. */
 void times_http(time_t when, char out[TIMES_ROOM]);
 

@@ -223,10 +223,6 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
-  if (t->call.signer != NULL) {
-    curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, t->call.signer);
-    curl_easy_setopt(easy, CURLOPT_USERPWD, t->call.user);
-  }
   const char *authorities = authorities_file();
   if (authorities != NULL) curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,

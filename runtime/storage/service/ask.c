@@ -26,8 +26,6 @@ static int attempt(const struct ask *self, const char *shown, struct exchange_an
   struct exchange_request request = {.method = self->method,
                                      .url = call.url,
                                      .shown = shown,
-                                     .signer = call.signer,
-                                     .user = call.user,
                                      .body = self->body,
                                      .bytes = self->bytes,
                                      .follows = call.follows && !call.confined,

@@ -9,9 +9,11 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "storage/exchange/aws_credentials.h"
+#include "storage/exchange/aws_signature.h"
 #include "storage/exchange/markup.h"
 #include "storage/exchange/percent.h"
 #include "storage/exchange/settings.h"
+#include "storage/exchange/times.h"
 #include "storage/local/url.h"
 #include "storage/service/body_digest.h"
 #include "storage/service/services.h"
@@ -43,8 +45,7 @@ int s3_parse(const char *address, struct s3_address *out) {
   return SHARDRT_OK;
 }
 
-/* libcurl takes such parts out of an address, which is then another object's; where it would not (CURLOPT_PATH_AS_IS),
- * later ones do not sign. */
+/* libcurl takes such parts out of an address, which is then another object's. */
 int s3_check_key(const char *address, const char *key) {
   if (key[0] == '\0') return url_refuse(SHARDRT_EINVAL, address, "it names a bucket, and no object in it");
   for (const char *part = key; part != NULL;) {
@@ -134,17 +135,26 @@ static char *url_of(const struct s3_address *address, const char *region, const 
 
 int s3_sign(const struct service_call *call, const char *key, const char *secret, const char *token, const char *region,
             struct service_request *out) {
-  char payload[DIGEST_ROOM];
+  char payload[DIGEST_ROOM], date[TIMES_ROOM], *authorization = NULL;
   body_sha256(call->body, call->bytes, payload);
-  out->signer = alloc_text("aws:amz:%s:s3", region);
-  out->user = alloc_text("%s:%s", key, secret);
-  int code = out->signer != NULL && out->user != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-amz-content-sha256: %s", payload));
+  times_compact(time(NULL), date);
+  int code = service_add_header(out, alloc_text("x-amz-content-sha256: %s", payload));
+  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-amz-date: %s", date));
   if (code == SHARDRT_OK && call->mark != NULL)
     code = service_add_header(out, alloc_text("x-amz-meta-" EXCHANGE_MARK ": %s", call->mark));
   if (code == SHARDRT_OK && token != NULL)
     code = service_add_header(out, alloc_text("x-amz-security-token: %s", token));
-  return code;
+  if (code == SHARDRT_OK)
+    code = aws_sign(&(struct aws_request){.method = call->method,
+                                          .url = out->url,
+                                          .headers = out->headers,
+                                          .date = date,
+                                          .payload = payload,
+                                          .key = key,
+                                          .secret = secret,
+                                          .region = region},
+                    &authorization);
+  return code == SHARDRT_OK ? service_add_header(out, authorization) : code;
 }
 
 static int s3_request(const struct service_call *call, struct service_request *out) {

@@ -22,7 +22,8 @@ struct s3_address {
 int s3_parse(const char *address, struct s3_address *out);
 /* EINVAL: no object can have this key, or none can be asked for. */
 int s3_check_key(const char *address, const char *key);
-/* Has libcurl sign it, and the body's SHA-256. `token`: NULL where there is none. ENOMEM. */
+/* Signs what is asked, whose url stands in `out`, and the body's SHA-256. `token`: NULL where there is none. EINVAL:
+ * this shardrt was built without OpenSSL; ENOMEM. */
 int s3_sign(const struct service_call *call, const char *key, const char *secret, const char *token, const char *region,
             struct service_request *out);
 

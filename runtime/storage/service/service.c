@@ -48,8 +48,6 @@ int service_request_part(const char *address, const char *range, const char *kno
 void service_request_free(struct service_request *self) {
   for (int32_t i = 0; i < SERVICE_HEADERS; i++) alloc_free(self->headers[i]);
   alloc_free(self->url);
-  alloc_free(self->signer);
-  alloc_free(self->user);
   *self = (struct service_request){0};
 }
 

@@ -21,8 +21,6 @@ enum { SERVICE_HEADERS = 16, SERVICE_ADVICE = 400 };
 struct service_request {
   char *url;
   char *headers[SERVICE_HEADERS]; /* "Name: value"; NULL: no more */
-  char *signer;                   /* of CURLOPT_AWS_SIGV4: "aws:amz:eu-west-1:s3"; NULL: it is not signed */
-  char *user;                     /* "key:secret", for it */
   bool follows;                   /* redirects lead to the same file. To other hosts libcurl does not take the header
                                      Authorization along, */
   bool confined;                  /* and these headers must not come there, either */
