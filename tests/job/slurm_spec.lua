@@ -42,8 +42,8 @@ until [ -e $FOLDER/go ]; do sleep 0.02; done
 exit 85
 ]]
 
-  -- Runs it, sends it these signals, each once the job has the one before, and lets the job end: what came of it, and
-  -- what scontrol was asked for.
+  -- Runs it, sends it these signals, each once the job has the one before and the script waits, and lets the job end:
+  -- what came of it, and what scontrol was asked for.
   local function run(shell, signals)
     local folder = files.folder()
     files.write(folder, "shardrt", "#!/bin/sh\n" .. JOB)
@@ -54,12 +54,13 @@ exit 85
     local result = mpi.shell(([[
       cd %s; chmod +x shardrt scontrol
       has() { until [ "$(wc -l <asked)" -ge $1 ]; do sleep 0.02; done; }
+      # A shell that is just about to wait runs its trap when that wait is over.
+      waits() { until grep -q '^State:.S' /proc/$script/status; do sleep 0.02; done; }
       export FOLDER=$PWD PATH=$PWD:$PATH SLURM_JOB_ID=7
       touch asked; %s %s & script=$!
       sent=1; has 1
       for signal in %s; do
-        kill -$signal $script; sent=$((sent + 1)); has $sent
-        sleep 0.1 # it waits again
+        waits; kill -$signal $script; sent=$((sent + 1)); has $sent
       done
       touch go; wait $script]]):format(folder, shell, path, table.concat(signals, " ")), 30)
     local said, asked = files.slurp(folder .. "/scontrol.said"), files.slurp(folder .. "/asked")

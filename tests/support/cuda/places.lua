@@ -101,13 +101,19 @@ function case.transpose()
   return ("%s {%s} by {%s}"):format(name, table.concat(shape, ","), table.concat(axes, ",")), out
 end
 
--- Starts and steps of `small` within `large`, which is found.
+-- Starts and steps of `small` within `large`, which is found and has at most thirty times as many elements: devices
+-- share a gibibyte.
 local function random_steps(small)
-  local starts, steps, large = {}, {}, {}
+  local starts, steps, large, left = {}, {}, {}, 30
   for d, size in ipairs(small) do
     local step = random(3) == 1 and any_of { -3, -2, -1, 2, 3 } or 1
     local span = size == 0 and 0 or (size - 1) * math.abs(step) + 1
     local before, behind = random(0, 3), random(2) == 1 and random(0, 5) or 0
+    local growth = math.max(before + span + behind, 1) / math.max(size, 1)
+    if growth > left then
+      step, span, before, behind, growth = 1, size, 0, 0, 1
+    end
+    left = left / growth
     large[d] = before + span + behind
     starts[d], steps[d] = step < 0 and before + span - 1 or before, step
     if size == 0 then starts[d] = 0 end
