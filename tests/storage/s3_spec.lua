@@ -93,6 +93,13 @@ describe("an object in a bucket", function()
     end
   end)
 
+  it("is signed for the host that is sent, however the endpoint writes it", function()
+    local port = server.url:match ":(%d+)$"
+    for _, endpoint in ipairs { "HTTP://127.1:", "http://someone:word@127.0.0.1:", "127.0.0.1:0" } do
+      gives(reads(1), READ:format "s3://data/plain.npy", { AWS_ENDPOINT_URL = endpoint .. port })
+    end
+  end)
+
   it("has an address of bucket and key, in which no secret stands", function()
     fails("s3://data/: it names a bucket, and no object in it", READ:format "s3://data/")
     fails('objects with a part ".." in their keys cannot', READ:format "s3://data/deep/../plain.npy")

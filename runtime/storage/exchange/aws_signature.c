@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -44,16 +45,28 @@ static int by_name(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The host is with its port, unless that is the protocol's own: so libcurl sends it. */
-static char *host_line(const char *url, const char *host, size_t length) {
-  const char *own = strncmp(url, "https:", 6) == 0 ? ":443" : ":80";
-  const size_t port = strlen(own);
-  if (length > port && strncmp(host + length - port, own, port) == 0) length -= port;
-  return alloc_text("host:%.*s", (int)length, host);
+/* What stands between "://" and the path; *length: its bytes. */
+static const char *authority_of(const char *url, size_t *length) {
+  const char *mark = strstr(url, "://"), *begin = mark != NULL ? mark + 3 : url;
+  *length = strcspn(begin, "/?");
+  return begin;
 }
 
-static int add_lines(struct signing *self, const struct aws_request *r, const char *host, size_t length) {
-  int code = add_line(self, host_line(r->url, host, length));
+char *aws_host(const char *url) {
+  const char *own = strncasecmp(url, "https:", 6) == 0 ? ":443" : ":80";
+  size_t length, port = strlen(own);
+  const char *host = authority_of(url, &length), *at = memrchr(host, '@', length);
+  if (at != NULL) {
+    length -= (size_t)(at + 1 - host);
+    host = at + 1;
+  }
+  if (length > port && strncmp(host + length - port, own, port) == 0) length -= port;
+  if (length > 0 && host[length - 1] == ':') length--;
+  return alloc_text("host: %.*s", (int)length, host);
+}
+
+static int add_lines(struct signing *self, const struct aws_request *r) {
+  int code = SHARDRT_OK;
   for (int32_t i = 0; r->headers[i] != NULL && code == SHARDRT_OK; i++) {
     const char *header = r->headers[i], *value = strstr(header, ": ");
     if (value == NULL) return error_set(SHARDRT_EINVAL, "a header without a value: %s", header);
@@ -72,9 +85,11 @@ static int append(char **text, const char *more, size_t length, const char *end)
 }
 
 static int describe(struct signing *self, const struct aws_request *r) {
-  const char *mark = strstr(r->url, "://"), *host = mark != NULL ? mark + 3 : r->url;
-  const char *path = host + strcspn(host, "/?"), *query = path + strcspn(path, "?");
-  int code = add_lines(self, r, host, (size_t)(path - host));
+  size_t length;
+  const char *path = authority_of(r->url, &length);
+  path += length;
+  const char *query = path + strcspn(path, "?");
+  int code = add_lines(self, r);
   if (code != SHARDRT_OK) return code;
   self->canonical = alloc_text("%s\n%.*s\n%s\n", r->method, query > path ? (int)(query - path) : 1,
                                query > path ? path : "/", *query == '?' ? query + 1 : "");

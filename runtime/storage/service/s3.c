@@ -138,7 +138,8 @@ int s3_sign(const struct service_call *call, const char *key, const char *secret
   char payload[DIGEST_ROOM], date[TIMES_ROOM], *authorization = NULL;
   body_sha256(call->body, call->bytes, payload);
   times_compact(time(NULL), date);
-  int code = service_add_header(out, alloc_text("x-amz-content-sha256: %s", payload));
+  int code = service_add_header(out, aws_host(out->url));
+  if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-amz-content-sha256: %s", payload));
   if (code == SHARDRT_OK) code = service_add_header(out, alloc_text("x-amz-date: %s", date));
   if (code == SHARDRT_OK && call->mark != NULL)
     code = service_add_header(out, alloc_text("x-amz-meta-" EXCHANGE_MARK ": %s", call->mark));
