@@ -22,8 +22,9 @@ int shardrt_reshard_operand(shardrt_job *job, shardrt_array *x, shardrt_sharding
  * and where shards of `out` have one box, x's have. */
 int shardrt_alias(const shardrt_array *x, shardrt_array *out);
 
-/* Bytes of the host's memory that results and what was moved for them hold now in this process; in *peak, which may be
- * NULL, the most since the last call that asked. 0 where devices have memory of their own, or nothing was computed. */
+/* Bytes of the host's memory that results, arrays filled from values, and what was moved for results hold now in this
+ * process; in *peak, which may be NULL, the most since the last call that asked. 0 where devices have memory of their
+ * own, or there are none. */
 size_t shardrt_result_bytes(size_t *peak);
 
 #endif

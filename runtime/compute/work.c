@@ -12,7 +12,6 @@
 /* One for the process: results come and go on the main thread, and no two computations run at once. */
 static struct {
   struct team *team;
-  struct buffer_pool *pool;
   bool alone; /* threads were asked for, and could not be had */
 } shared;
 
@@ -33,20 +32,11 @@ int work_check(const char *what, int32_t nin, const shardrt_array *const *in, co
   return SHARDRT_OK;
 }
 
-/* Of the memory that results give back, so much waits for the next ones. */
-static size_t keep_bytes(void) {
-  return machine_memory() / 8;
-}
-
-int work_pool(struct buffer_pool **out) {
-  int code = shared.pool == NULL ? buffer_pool_new(keep_bytes(), &shared.pool) : SHARDRT_OK;
-  *out = shared.pool;
-  return code;
-}
-
 size_t shardrt_result_bytes(size_t *peak) {
-  if (peak != NULL) *peak = shared.pool == NULL ? 0 : buffer_pool_peak(shared.pool);
-  return shared.pool == NULL ? 0 : buffer_pool_outstanding(shared.pool);
+  struct buffer_pool *pool;
+  const bool any = buffer_pool_of_arrays(&pool) == SHARDRT_OK;
+  if (peak != NULL) *peak = any ? buffer_pool_peak(pool) : 0;
+  return any ? buffer_pool_outstanding(pool) : 0;
 }
 
 int64_t work_replica(const shardrt_array *array, int64_t i) {
@@ -73,7 +63,7 @@ int work_output(shardrt_array *out, int64_t i) {
     code = buffer_on_device(array_local_device(out, i), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
                             shardrt_array_shard_bytes(out), &buffer);
   } else {
-    code = work_pool(&pool);
+    code = buffer_pool_of_arrays(&pool);
     if (code == SHARDRT_OK) code = buffer_pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
   }
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);

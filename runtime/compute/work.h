@@ -10,14 +10,10 @@
 #include "shardrt.h"
 #include "system/team.h"
 
-struct buffer_pool;
-
 /* EINVAL where an operand is not over the devices of `out` in their order, or has fewer shards here; EDATA: it has no
  * data. `what` is the operation, for messages. */
 int work_check(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out);
 
-/* Where all results' memory comes from, and comes back to. */
-int work_pool(struct buffer_pool **out);
 /* Gives every block of `out`, which has no buffers yet, one of its own. Contents undefined. */
 int work_outputs(shardrt_array *out);
 /* The same for one shard; those before it have theirs. */

@@ -17,6 +17,7 @@
 #include "memory/array.h"
 #include "memory/array_text.h"
 #include "memory/buffer.h"
+#include "memory/buffer_pool.h"
 #include "platform/accelerator.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
@@ -276,7 +277,9 @@ static int part_of(const shardrt_array *array, const int64_t *value_shape, const
     void *there = (char *)value + (size_t)offset * element; /* which is not written to */
     return shardrt_buffer_wrap(there, array->shard_bytes, NULL, NULL, out);
   }
-  int code = shardrt_buffer_new(array->shard_bytes, out);
+  struct buffer_pool *pool;
+  int code = buffer_pool_of_arrays(&pool);
+  if (code == SHARDRT_OK) code = buffer_pool_take(pool, array->shard_bytes, out);
   if (code < 0) return code;
   code = shardrt_box_copy(array->ndim, element, array->shard_shape, shardrt_buffer_data(*out), array->shard_shape,
                           origin, value, value_shape, start);

@@ -10,6 +10,7 @@
 #include "memory/buffer.h"
 #include "platform/accelerator.h"
 #include "platform/device.h"
+#include "system/machine.h"
 
 /* Where a pool's memory comes from. */
 struct pool_memory {
@@ -108,6 +109,13 @@ int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out) {
 
 int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
   return pool_of(&pinned_memory, keep_bytes, out);
+}
+
+int buffer_pool_of_arrays(struct buffer_pool **out) {
+  static struct buffer_pool *pool;
+  int code = pool == NULL ? buffer_pool_new(machine_memory() / 8, &pool) : SHARDRT_OK;
+  *out = pool;
+  return code;
 }
 
 /* Whether `idle_bytes` is the sum over the idle lists, which may be long: for rare calls. The lock is held. */

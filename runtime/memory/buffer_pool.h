@@ -15,6 +15,9 @@ int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out);
 /* The same of memory that devices copy from by themselves (platform/accelerator.h: pinned), where they are no host's.
  * Nothing may be under way from a buffer whose last count goes. */
 int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out);
+/* The process's own pool on the host, for arrays that are computed or filled: it is there from the first call on, which
+ * comes on the main thread, and is never freed. */
+int buffer_pool_of_arrays(struct buffer_pool **out);
 /* The owner's goodbye: waiting memory is freed now, what is still handed out when it comes back. Buffers stay valid. */
 void buffer_pool_free(struct buffer_pool *pool);
 /* A buffer of exactly `bytes`, contents undefined (what its last user left in it), with a count for the caller. */

@@ -104,6 +104,7 @@ describe("an object in a bucket", function()
     fails("s3://data/: it names a bucket, and no object in it", READ:format "s3://data/")
     fails('objects with a part ".." in their keys cannot', READ:format "s3://data/deep/../plain.npy")
     fails("s3://…: the name of a bucket stands behind ://", READ:format "s3://AKID:wJalr@data/plain.npy")
+    fails("s3://../plain.npy: the name of a bucket stands behind ://", READ:format "s3://../plain.npy")
     fails("s3://…: the name of a bucket stands behind ://", READ:format "s3://AKID:wJalr/XU@data/plain.npy")
   end)
 

@@ -424,6 +424,11 @@ end
 ---@param high shardrt.Operand?
 ---@return shardrt.Array
 function words.clip(x, low, high)
+  if array.is(x) and promote.is_float(x.dtype) and type(low) == "number" and type(high) == "number" then
+    local caller, name = "np.clip", x.dtype -- in one pass
+    local above = f.MAXIMUM(expression.input(1), elementwise.rounded(caller, low, name))
+    return elementwise.run(caller, { x }, f.MINIMUM(above, elementwise.rounded(caller, high, name)), name, name)
+  end
   if low ~= nil then x = words.maximum(x, low) end
   if high ~= nil then x = words.minimum(x, high) end
   return dispatch.array("np.clip", x)

@@ -20,7 +20,7 @@
 
 enum { BUCKET = S3_BUCKET, KNOWN = 64 };
 
-static const char in_regions[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+static const char in_hosts[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 static const char in_names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
 
 static int refuse_bucket(const char *address) {
@@ -39,7 +39,8 @@ int s3_parse(const char *address, struct s3_address *out) {
   const char *bucket = strstr(address, "://") + 3;
   const size_t length = strcspn(bucket, "/");
   *out = (struct s3_address){.key = ""};
-  if (length == 0 || length >= BUCKET || strspn(bucket, in_names) < length) return refuse_bucket(address);
+  if (length == 0 || length >= BUCKET || strspn(bucket, in_names) < length || strspn(bucket, ".") >= length)
+    return refuse_bucket(address);
   snprintf(out->bucket, sizeof out->bucket, "%.*s", (int)length, bucket);
   out->key = bucket[length] == '/' ? bucket + length + 1 : "";
   return SHARDRT_OK;
@@ -116,6 +117,7 @@ static char *endpoint_setting(void) {
   return endpoint;
 }
 
+/* A bucket stands before the host where its name can be part of one, and else in the path. */
 static char *url_of(const struct s3_address *address, const char *region, const char *query) {
   char *endpoint = endpoint_setting(), *key = percent_encoded(address->key, "/"), *url = NULL;
   const char *mark = query != NULL ? "?" : "", *rest = query != NULL ? query : "";
@@ -124,7 +126,7 @@ static char *url_of(const struct s3_address *address, const char *region, const 
     url = NULL;
   else if (endpoint != NULL)
     url = alloc_text("%s/%s/%s%s%s", endpoint, address->bucket, key, mark, rest);
-  else if (strchr(address->bucket, '.') != NULL)
+  else if (strspn(address->bucket, in_hosts) < strlen(address->bucket))
     url = alloc_text("https://s3.%s.amazonaws.com%s/%s/%s%s%s", region, country, address->bucket, key, mark, rest);
   else
     url = alloc_text("https://%s.s3.%s.amazonaws.com%s/%s%s%s", address->bucket, region, country, key, mark, rest);
@@ -193,7 +195,7 @@ static bool s3_learn(const char *address, const struct refusal *refusal) {
   }
   const bool elsewhere = refusal->status == 301 || refusal->status == 307 || refusal->status == 400;
   const size_t length = strlen(refusal->region);
-  if (!elsewhere || length == 0 || strspn(refusal->region, in_regions) < length) return false;
+  if (!elsewhere || length == 0 || strspn(refusal->region, in_hosts) < length) return false;
   char *now = region_of(parsed.bucket);
   const bool differs = now != NULL && strcmp(now, refusal->region) != 0;
   alloc_free(now);
