@@ -246,6 +246,13 @@ void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, siz
   allocation_free_list(gone);
 }
 
+void buffer_pool_shed(struct buffer_pool *pool, size_t bytes) {
+  pthread_mutex_lock(&pool->lock);
+  struct allocation *gone = take_idle(pool, bytes);
+  pthread_mutex_unlock(&pool->lock);
+  if (gone != NULL) allocation_free(gone);
+}
+
 size_t buffer_pool_outstanding(const struct buffer_pool *pool) {
   pthread_mutex_t *lock = (pthread_mutex_t *)&pool->lock; /* reading changes nothing but the lock */
   pthread_mutex_lock(lock);

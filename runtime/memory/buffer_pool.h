@@ -27,6 +27,8 @@ void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes);
 /* For a caller that is about to take `count` buffers of `bytes`: frees, of the memory that waits and is not for these,
  * all but `spare` bytes; what has waited longest goes first. */
 void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare);
+/* Frees one piece of `bytes` that waits, if one does: that which came back last. */
+void buffer_pool_shed(struct buffer_pool *pool, size_t bytes);
 /* Bytes of the buffers that are handed out and not yet back. */
 size_t buffer_pool_outstanding(const struct buffer_pool *pool);
 /* The most that these were at a time since the last call of this function, or the pool's beginning. */

@@ -6,6 +6,7 @@
 #include "comm/job.h"
 #include "memory/array.h"
 #include "memory/buffer.h"
+#include "memory/buffer_pool.h"
 #include "platform/accelerator.h"
 #include "system/machine.h"
 #include "system/trace.h"
@@ -117,11 +118,14 @@ static void keep_blocks(const shardrt_array *array) {
 struct donation {
   shardrt_array *x;
   const struct block_table *old;
+  struct buffer_pool *pool; /* which the memory of `x` may have come from */
 };
 
 static void drop_block(void *context, int64_t index) {
   const struct donation *d = context;
+  const size_t bytes = shardrt_array_shard_bytes(d->x);
   array_drop(d->x, d->old->items[index].local);
+  buffer_pool_shed(d->pool, bytes); /* where the block would wait for the next of its size */
 }
 
 static int find_team(const struct reshard *r, struct team **out) {
@@ -151,6 +155,7 @@ int reshard_host_run(struct reshard *r, const struct block_table *wanted) {
   const bool on_devices = accelerator_get() != NULL;
   if (on_devices) code = borrow_blocks(&old, r->x, &borrowed);
   struct donation given = {.x = r->x, .old = &old};
+  if (code == SHARDRT_OK) code = buffer_pool_of_arrays(&given.pool);
   struct exchange_host_task task = {.route = r->route,
                                     .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
                                     .old = old,
