@@ -600,31 +600,65 @@ describe("a product of matrices", function()
   end)
 
   -- A folder with a libopenblas.so.0 that is found before the machine's.
-  local function dot_with(make)
+  local function run_with(make, env, source)
     local folder = mpi.folder()
     assert.equal(0, os.execute(make(folder .. "/libopenblas.so.0")))
-    local result = mpi.run { options = { "--platform", "host" }, env = { LD_LIBRARY_PATH = folder }, source = [[
+    env.LD_LIBRARY_PATH = folder
+    local result = mpi.run { options = { "--platform", "host" }, env = env, source = source }
+    mpi.remove(folder)
+    return result
+  end
+
+  local function dot_with(make)
+    local result = run_with(make, {}, [[
       local np = require "shardrt.numpy"
       np.dot(np.ones {2, 3}, np.ones {3, 2})
-    ]] }
-    mpi.remove(folder)
+    ]])
     assert.equal(1, result.status)
     assert.truthy(result.stderr:find("recipe.lua:2: np.dot: products of matrices are computed by OpenBLAS", 1, true),
       result.stderr)
     return result.stderr
   end
 
+  local function compiled(source)
+    return function(path) return ("printf '%%s' '%s' | gcc -shared -fPIC -x c -o %s -"):format(source, path) end
+  end
+  local functions = "void cblas_sgemm() {} void cblas_dgemm() {} void cblas_sgemv() {} void cblas_dgemv() {} "
+
   it("needs an OpenBLAS that works, and says so", function()
     local said = dot_with(function(path) return ("echo nothing >%s"):format(path) end)
     assert.truthy(said:find "package libopenblas0%-pthread: [^\n]*libopenblas%.so%.0", said)
-    local function compiled(source)
-      return function(path) return ("echo '%s' | gcc -shared -fPIC -x c -o %s -"):format(source, path) end
-    end
-    local functions = "void cblas_sgemm() {} void cblas_dgemm() {} void cblas_sgemv() {} void cblas_dgemv() {} "
     assert.truthy(dot_with(compiled(functions)):find("is no OpenBLAS with the C interface", 1, true))
-    functions = functions .. "void openblas_set_num_threads() {} "
     local wide = 'char *openblas_get_config() { return "OpenBLAS 0.3.21 USE64BITINT Haswell"; }'
-    assert.truthy(dot_with(compiled(functions .. wide)):find("integers of 64 bits", 1, true))
+    assert.truthy(dot_with(compiled(functions .. "void openblas_set_num_threads() {} " .. wide))
+      :find("integers of 64 bits", 1, true))
+  end)
+
+  it("has an OpenBLAS that does not know the processor take its vectors", function()
+    local make = compiled([[
+#include <stdio.h>
+#include <stdlib.h>
+static __attribute__((constructor)) void begin(void) {
+  printf("loaded for %s\n", getenv("OPENBLAS_CORETYPE") ? getenv("OPENBLAS_CORETYPE") : "any");
+  fflush(stdout);
+}
+char *openblas_get_corename() { return getenv("OPENBLAS_CORETYPE") ? getenv("OPENBLAS_CORETYPE") : "Prescott"; }
+char *openblas_get_config() { return "OpenBLAS 0.3.21"; }
+void openblas_set_num_threads() {}
+]] .. functions)
+    local source = [[
+      local np = require "shardrt.numpy"
+      np.dot(np.ones {2, 3}, np.ones {3, 2})
+      print("recipe: " .. tostring(os.getenv "OPENBLAS_CORETYPE"))
+    ]]
+    local file = assert(io.open "/proc/cpuinfo")
+    local flags = file:read "*a"
+    file:close()
+    local vectors = flags:find "avx512dq" and "SkylakeX" or flags:find "avx2" and "Haswell"
+    assert.equal("loaded for any\n" .. (vectors and ("loaded for %s\n"):format(vectors) or "") .. "recipe: nil\n",
+      run_with(make, {}, source).stdout)
+    assert.equal("loaded for Prescott\nrecipe: Prescott\n",
+      run_with(make, { OPENBLAS_CORETYPE = "Prescott" }, source).stdout)
   end)
 end)
 

@@ -479,7 +479,8 @@ describe("a loader over files on a server", function()
     result = run([[
       shardrt.ndarray.arange(2 ^ 20, "int32"):reshape { 2 ^ 12, 2 ^ 8 }:save(folder .. "/replaced.npy")
       shardrt.sync_global_devices "made"
-      local loader = shardrt.loader { source = shardrt.source.npy { x = url .. "/replaced.npy" }, batch_size = 2 ^ 6,
+      -- 256 batches: a lookahead goes at most 64 ahead, so most of the file is asked for afterwards.
+      local loader = shardrt.loader { source = shardrt.source.npy { x = url .. "/replaced.npy" }, batch_size = 2 ^ 4,
         epochs = 1, num_workers = 1, prefetch = 1 }
       loader()
       shardrt.sync_global_devices "read"

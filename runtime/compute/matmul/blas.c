@@ -5,12 +5,16 @@
 #include <link.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
+#include "base/simd.h"
 
 /* The sanitizers refuse it. They are not for programs with an OpenBLAS of their own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -78,7 +82,7 @@ static void *open_library(void) {
 
 /* OpenBLAS starts as many threads as the thread that loads it may use cores. So that it starts none, that is one core
  * for the moment. (With one thread it computes on the thread that calls, and any number of threads may call.) */
-static void *open_alone(void) {
+static void *open_on_one_core(void) {
   cpu_set_t all, one;
   const int core = sched_getcpu();
   CPU_ZERO(&one);
@@ -87,6 +91,51 @@ static void *open_alone(void) {
   void *library = open_library();
   if (alone) sched_setaffinity(0, sizeof all, &all);
   return library;
+}
+
+/* The variable that names the processor whose loops OpenBLAS is to take, which it reads when it is loaded. */
+#define CORE "OPENBLAS_CORETYPE"
+
+/* Whether OpenBLAS took loops of SSE on a processor that has AVX2, because it does not know it: to OpenBLAS 0.3.21,
+ * which Debian 12 has, Xeons from 2023 on are a Prescott of 2004 (https://github.com/OpenMathLib/OpenBLAS/pull/4268).
+ * That costs four fifths of the speed. Who names a processor gets it. */
+static bool is_mistaken(void *library) {
+  static const char *const knows[] = {"Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "SapphireRapids"};
+  const char *(*core)(void) = NULL;
+  *(void **)&core = dlsym(library, "openblas_get_corename");
+  if (core == NULL || !simd_has_avx2() || !simd_has_fma() || getenv(CORE) != NULL) return false;
+  const char *name = core();
+  for (size_t i = 0; i < sizeof knows / sizeof *knows; i++)
+    if (strcasecmp(name, knows[i]) == 0) return false;
+  return true;
+}
+
+/* Opens OpenBLAS as one for that processor. For that moment the process has another environment, with one line more;
+ * other threads may go on to read it, so it stays. (setenv would change the one that they read.) */
+static void *open_for(char *core) {
+  static char **with;
+  size_t count = 0;
+  while (environ[count] != NULL) count++;
+  alloc_free(with);
+  with = alloc_array(count + 2, sizeof *with);
+  if (with == NULL) return NULL;
+  memcpy(with, environ, count * sizeof *with);
+  with[count] = core;
+  with[count + 1] = NULL;
+  char **own = environ;
+  environ = with;
+  void *library = open_on_one_core();
+  if (environ == with) environ = own;
+  return library;
+}
+
+static void *open_alone(void) {
+  static char avx512[] = CORE "=SkylakeX", avx2[] = CORE "=Haswell";
+  void *library = open_on_one_core();
+  if (library == NULL || !is_mistaken(library)) return library;
+  dlclose(library);
+  library = open_for(simd_has_avx512_dq() ? avx512 : avx2);
+  return library != NULL ? library : open_on_one_core();
 }
 
 /* NULL, or what is wrong with a library. */
