@@ -24,7 +24,7 @@ local function parquet(bench)
       ("%.0f and %.0f rows/s"):format(a, b))
   end
   bench.report("Parquet in order / pyarrow, median of these", bench.median(all), ">= 0.8")
-  -- Of numbers alone, a row's order and its wait for memory cost about 10 ns, and to read it in order 15 to 30.
+  -- Of numbers alone, a row's order and its wait for memory cost about 7 ns, and to read it in order 15 to 30.
   for _, column in ipairs { "text", "int64", "float32" } do
     local path = ("%s/%s.parquet"):format(folder, column)
     local function epoch(order)

@@ -9,6 +9,7 @@ local mesh = shardrt.make_mesh({ 1 }, { "data" })
 
 -- How many rows an epoch has. Each has a source of its own, of which no page is there.
 local function epoch(seed)
+  collectgarbage() -- the one before is gone, and its pages with it
   local source, rows = shardrt.source.parquet(path, { fields = { "x" } }), 0
   local rows_of_texts = { x = { T.decode_raw { dtype = "uint8", shape = { -1 } }, T.pad { size = { 1400 } } } }
   local loader = shardrt.loader {

@@ -330,6 +330,21 @@ print(("decoded %d of %d"):format(loader:stats().blocks_decoded, loader:stats().
 if shardrt.process_index() == 0 then print("state " .. cjson.encode(loader:state())) end
 ]]
 
+describe('shuffle = "blocks" of large blocks', function()
+  it("is that of the plain program, and stays what it is: checkpoints continue with it", function()
+    local COUNT, ROWS, WINDOW = 3000, 300, 4
+    local loader = shardrt.loader { source = shardrt.source.zarr { id = numbers(0, COUNT, ROWS) }, shuffle = "blocks",
+      window = WINDOW, seed = 42, epochs = 1, batch_size = 32, remainder = "pad" }
+    local ids, blocks = ids_of(loader), {}
+    for at = 0, COUNT - 1, ROWS do blocks[#blocks + 1] = { at, ROWS } end
+    assert.same(oracle.order(blocks, { seed = 42, epoch = 0, window = WINDOW, rows = 32, batches = 1, base = 0 }), ids)
+    assert.same({ 1206, 1456, 1350, 1245, 1386, 1492, 1466, 1420 }, { unpack(ids, 1, 8) })
+    local old = loader:state()
+    old.version = 1 -- of an order that is no more
+    assert.truthy(files.message(loader.restore, loader, old):find("version is 1; this is version 2", 1, true))
+  end)
+end)
+
 local BLOCKS, ROWS, WINDOW = 40, 60, 8
 
 describe('shuffle = "blocks" in a job', function()

@@ -8,11 +8,18 @@ math.randomseed(begun)
 local random = math.random
 
 ffi.cdef [[
+struct feistel_keys { int32_t rounds; bool brief; uint64_t key[24]; };
 struct feistel_run { int64_t count; uint64_t tweak; int64_t n; };
-int64_t feistel_at(int64_t count, const uint64_t *keys, int32_t rounds, uint64_t tweak, int64_t position);
-void feistel_many(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
-                  int64_t *positions);
+int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position);
+void feistel_many(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys, int64_t *positions);
 ]]
+
+-- Random keys of a permutation.
+local function random_keys(rounds, brief)
+  local keys = ffi.new("struct feistel_keys", { rounds, brief })
+  for r = 0, rounds - 1 do keys.key[r] = random(0, 2 ^ 32 - 1) * 4294967296ULL + random(0, 2 ^ 32 - 1) end
+  return keys
+end
 
 local function at(seed, epoch, count, position) return tonumber(C.shardrt_order_index(seed, epoch, count, position)) end
 
@@ -91,13 +98,15 @@ describe("the order of an epoch", function()
     end
   end)
 
-  it("puts every sample at every place equally often, and neighbours anywhere", function()
-    for _, count in ipairs { 7, 16, 17, 33, 100, 257, 1000, 4097 } do
+  -- `order(seed)` gives one: what stands at a position of it, as a function.
+  local function is_even(lengths, order)
+    for _, count in ipairs(lengths) do
       for _, position in ipairs { 0, math.floor(count / 2), count - 2 } do
         local first, distance = ffi.new("double[?]", count), ffi.new("double[?]", count)
         local total = count * 30
         for seed = 1, total do
-          local a, b = at(seed, seed % 3, count, position), at(seed, seed % 3, count, position + 1)
+          local place = order(seed, count)
+          local a, b = place(position), place(position + 1)
           first[a] = first[a] + 1
           distance[(b - a) % count] = distance[(b - a) % count] + 1
         end
@@ -106,6 +115,21 @@ describe("the order of an epoch", function()
         assert.equal(0, distance[0])
         assert.is_true(math.abs(unevenness(distance + 1, count - 1, total)) < 5, what)
       end
+    end
+  end
+
+  it("puts every sample at every place equally often, and neighbours anywhere", function()
+    is_even({ 7, 16, 17, 33, 100, 257, 1000, 4097 }, function(seed, count)
+      return function(position) return at(seed, seed % 3, count, position) end
+    end)
+  end)
+
+  it("does so for rows of blocks: by four brief rounds for many, by six for few", function()
+    for rounds, lengths in pairs { [4] = { 256, 257, 1000, 4097 }, [6] = { 7, 16, 33, 100, 255 } } do
+      is_even(lengths, function(_, count)
+        local keys = random_keys(rounds, true)
+        return function(position) return tonumber(ffi.C.feistel_at(count, keys, 0, position)) end
+      end)
     end
   end)
 
@@ -132,9 +156,8 @@ describe("the order of an epoch", function()
     local highest = C.shardrt_simd_limit(2)
     finally(function() C.shardrt_simd_limit(2) end)
     for case = 1, 60 do
-      local rounds, nruns, n = 2 * random(1, 12), random(1, 40), 0
-      local keys, runs = ffi.new("uint64_t[?]", rounds), ffi.new("struct feistel_run[?]", nruns)
-      for r = 0, rounds - 1 do keys[r] = random(0, 2 ^ 32 - 1) * 4294967296ULL + random(0, 2 ^ 32 - 1) end
+      local nruns, n = random(1, 40), 0
+      local keys, runs = random_keys(2 * random(1, 12), random(2) == 1), ffi.new("struct feistel_run[?]", nruns)
       for i = 0, nruns - 1 do
         local count = math.max(1, 2 ^ random(0, case % 10 == 0 and 53 or 20) + random(-1, 1))
         if random(2) == 1 then count = random(1, count) end
@@ -146,7 +169,7 @@ describe("the order of an epoch", function()
       for i = 0, nruns - 1 do
         for _ = 1, tonumber(runs[i].n) do
           given[next_place] = random(0, tonumber(runs[i].count) - 1)
-          expected[next_place] = ffi.C.feistel_at(runs[i].count, keys, rounds, runs[i].tweak, given[next_place])
+          expected[next_place] = ffi.C.feistel_at(runs[i].count, keys, runs[i].tweak, given[next_place])
           next_place = next_place + 1
         end
       end
@@ -155,7 +178,7 @@ describe("the order of an epoch", function()
         C.shardrt_simd_limit(level)
         local found = ffi.new("int64_t[?]", n + 1)
         ffi.copy(found, given, (n + 1) * 8)
-        ffi.C.feistel_many(runs, nruns, keys, rounds, found)
+        ffi.C.feistel_many(runs, nruns, keys, found)
         for i = 0, n do
           if found[i] ~= expected[i] then
             error(("seed %d, case %d, level %d: position %d of %d"):format(begun, case, level, i, n))

@@ -22,7 +22,8 @@ fail.own()
 
 local state = {}
 
-local VERSION = 1
+-- Of states: a later version has another order. (In version 1 rows stood elsewhere in an order over blocks.)
+local function version_of(shuffle) return shuffle == "blocks" and 2 or 1 end
 
 -- What shardrt_source_data tells apart, as states have it and as messages say it.
 local DATA = {
@@ -70,7 +71,7 @@ end
 ---@return shardrt.LoaderState
 function state.of(loader, epoch, row)
   local made = {
-    version = VERSION, source = data_text(loader.source), count = #loader.source,
+    version = version_of(loader.shuffle), source = data_text(loader.source), count = #loader.source,
     shuffle = loader.shuffle, seed = loader.seed, epoch = epoch, row = row,
   }
   if loader.window then
@@ -86,8 +87,9 @@ end
 ---@param now shardrt.LoaderState # of the loader that is to go on from it
 function state.check(given, now)
   if type(given) ~= "table" then fail("loader:restore: it takes what state() gave, not %s", list.show(given)) end
-  if given.version ~= VERSION then
-    fail("loader:restore: the state's version is %s; this is version %d", list.show(given.version), VERSION)
+  if given.version ~= version_of(given.shuffle) then
+    fail("loader:restore: the state's version is %s; this is version %d", list.show(given.version),
+      version_of(given.shuffle))
   end
   for _, name in ipairs { "epoch", "row", given.shuffle == now.shuffle and now.lanes and "lanes" or nil } do
     if not list.is_whole(given[name], name == "lanes" and 1 or 0) then

@@ -2,6 +2,7 @@
 #include "dataset/order/block_order.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -10,7 +11,9 @@
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
-  ROW_ROUNDS = 6,    /* of the permutations of rows */
+  ROUNDS = 4,        /* of the permutations of rows, which makes those of many rows even; */
+  FEW_ROUNDS = 6,    /* where blocks have fewer than */
+  FEW_ROWS = 256,    /* so many on average */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
   RUNS = 64,         /* that are made samples of together */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
@@ -27,10 +30,11 @@ struct order_table {
   int64_t first_block, count_blocks;
   int64_t windows;
   int64_t base, rows, batches;
-  int64_t lanes; /* that every batch has; some have one more where `batches` does not divide `rows` */
-  uint64_t keys[ROW_ROUNDS + 1];
-  int64_t *offsets; /* of the blocks in their order: how far each one's samples are from its positions */
-  int64_t starts[]; /* and the position of each one's first row, and the end */
+  int64_t lanes;            /* that every batch has; some have one more where `batches` does not divide `rows` */
+  struct feistel_keys keys; /* of rows, */
+  uint64_t strip_key;       /* and what makes them others in each strip */
+  int64_t *offsets;         /* of the blocks in their order: how far each one's samples are from its positions */
+  int64_t starts[];         /* and the position of each one's first row, and the end */
 };
 
 struct block_orders {
@@ -105,6 +109,15 @@ static void set_lanes(struct order_table *t, int64_t lanes, int64_t weight, int6
   t->lanes = t->rows / t->batches;
 }
 
+static void set_keys(struct order_table *t, uint64_t seed) {
+  uint64_t drawn[FEW_ROUNDS + 1];
+  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, FEW_ROUNDS + 1, drawn);
+  t->keys.rounds = t->count / FEW_ROWS < t->count_blocks ? FEW_ROUNDS : ROUNDS;
+  t->keys.brief = true;
+  memcpy(t->keys.key, drawn, FEW_ROUNDS * sizeof *drawn);
+  t->strip_key = drawn[FEW_ROUNDS];
+}
+
 static struct order_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {
   return &self->buckets[hash_number((uint64_t)epoch, first) % BUCKETS];
 }
@@ -167,7 +180,7 @@ static const struct order_table *make_table(struct block_orders *self, const str
   t->windows = blocks / self->window + (blocks % self->window != 0);
   t->base = mixed ? epoch * turn->count : 0;
   epoch_order_set(&t->alone, seed, epoch, blocks, true);
-  feistel_keys(seed, epoch, ~(uint64_t)turn->count, ROW_ROUNDS + 1, t->keys);
+  set_keys(t, seed);
   set_lanes(t, self->lanes, turn->weight, turn->period);
   if (!stands_alone) fill_starts(t, self->source);
   struct order_table **bucket = bucket_of(self, turn->first, epoch);
@@ -262,7 +275,7 @@ static int64_t block_of(const struct order_table *t, int64_t from, int64_t to, i
 static void walk_on(struct order_walk *self) {
   const struct order_table *t = self->table;
   int64_t *samples = self->waiting;
-  if (self->nruns > 0) feistel_many(self->runs, self->nruns, t->keys, ROW_ROUNDS, samples);
+  if (self->nruns > 0) feistel_many(self->runs, self->nruns, &t->keys, samples);
   for (int32_t r = 0; r < self->nruns; samples += self->runs[r++].n) {
     const struct order_strip strip = self->strips[r];
     const int64_t start = t->starts[strip.from], n = self->runs[r].n;
@@ -299,10 +312,10 @@ static void wait_rows(struct order_walk *self, int64_t rank, int64_t step, int64
   if (self->nruns == 0) self->waiting = samples;
   for (int64_t i = 0; i < n; i++) samples[i] = rank - self->strip_start + i * step;
   self->strips[self->nruns] = self->strip;
-  self->runs[self->nruns++] = (struct feistel_run){
-      .count = self->strip_stop - self->strip_start,
-      .tweak = feistel_mix(self->table->keys[ROW_ROUNDS] + feistel_golden * (uint64_t)self->strip.from),
-      .n = n};
+  self->runs[self->nruns++] =
+      (struct feistel_run){.count = self->strip_stop - self->strip_start,
+                           .tweak = feistel_mix(self->table->strip_key + feistel_golden * (uint64_t)self->strip.from),
+                           .n = n};
 }
 
 /* Has rows of one batch wait, from a place in the window on: n at most, as many as are evenly apart. How many. */

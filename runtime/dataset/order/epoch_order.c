@@ -9,24 +9,24 @@
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
  * equally likely; their cost does not matter there. */
-enum { SMALL_BITS = 14, SMALL_ROUNDS = EPOCH_ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 };
+enum { SMALL_BITS = 14, SMALL_ROUNDS = FEISTEL_MOST_ROUNDS, LARGE_ROUNDS = 6 };
 
 void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
   *self = (struct epoch_order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle};
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
-  self->rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
-  assert(self->rounds <= EPOCH_ORDER_MAX_ROUNDS && self->rounds % 2 == 0); /* a round is for one half */
-  feistel_keys(seed, epoch, (uint64_t)count, self->rounds, self->keys);
+  self->keys.rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
+  assert(self->keys.rounds <= FEISTEL_MOST_ROUNDS && self->keys.rounds % 2 == 0); /* a round is for one half */
+  feistel_draw(seed, epoch, (uint64_t)count, self->keys.rounds, self->keys.key);
 }
 
 int64_t epoch_order_at(const struct epoch_order *self, int64_t position) {
-  return feistel_at(self->count, self->keys, self->rounds, 0, position);
+  return feistel_at(self->count, &self->keys, 0, position);
 }
 
 void epoch_order_many(const struct epoch_order *self, int64_t first, int64_t n, int64_t *samples) {
   const struct feistel_run run = {.count = self->count, .n = n};
   for (int64_t i = 0; i < n; i++) samples[i] = first + i;
-  if (self->rounds > 0) feistel_many(&run, 1, self->keys, self->rounds, samples);
+  if (self->keys.rounds > 0) feistel_many(&run, 1, &self->keys, samples);
 }
 
 /* The sample whose turn it is in a mix. */

@@ -7,8 +7,6 @@
 
 struct block_orders;
 
-enum { EPOCH_ORDER_MAX_ROUNDS = 24 };
-
 /* The order of one epoch: the source's own; a permutation of [0, count) that is computed, never stored (feistel.h); or
  * one over blocks (block_order.h), whose tables all who need them share. */
 struct epoch_order {
@@ -17,8 +15,7 @@ struct epoch_order {
   int64_t count;
   bool shuffle;
   struct block_orders *blocks; /* borrowed; NULL: it is one of the other two */
-  int32_t rounds;
-  uint64_t keys[EPOCH_ORDER_MAX_ROUNDS]; /* one for each round, drawn from (seed, epoch, count) */
+  struct feistel_keys keys;    /* drawn from (seed, epoch, count) */
 };
 
 /* Needs count >= 0 and epoch >= 0. Without shuffle the order is the source's own. */

@@ -27,36 +27,39 @@ static struct halves halves_of(int64_t count) {
                          .high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1};
 }
 
+/* A product of 64 bits, or of the lower 32 bits of both. */
+static inline uint64_t multiply(uint64_t a, uint64_t b, bool brief) {
+  return brief ? (uint64_t)(uint32_t)a * (uint32_t)b : a * b;
+}
+
 /* 32 bits from one half and a round's key. */
-static inline uint64_t scramble(uint64_t half, uint64_t key) {
-  uint64_t x = (half ^ key) * scramble_factor;
-  x = (x ^ (x >> 32)) * (key | 1);
-  return x >> 32;
+static inline uint64_t scramble(uint64_t half, uint64_t key, bool brief) {
+  const uint64_t x = multiply(half ^ key, scramble_factor, brief);
+  return multiply(x ^ (x >> 32), key | 1, brief) >> 32;
 }
 
 /* Once through the network: perhaps not below the count. */
-static inline uint64_t pass(const struct halves *halves, const uint64_t *keys, int32_t rounds, uint64_t tweak,
-                            uint64_t x) {
+static inline uint64_t pass(const struct halves *halves, const struct feistel_keys *keys, uint64_t tweak, uint64_t x) {
   uint64_t low = x & halves->low_mask, high = x >> halves->low_bits;
-  for (int32_t r = 0; r < rounds; r += 2) {
-    high ^= scramble(low, keys[r] ^ tweak) & halves->high_mask;
-    low ^= scramble(high, keys[r + 1] ^ tweak) & halves->low_mask;
+  for (int32_t r = 0; r < keys->rounds; r += 2) {
+    high ^= scramble(low, keys->key[r] ^ tweak, keys->brief) & halves->high_mask;
+    low ^= scramble(high, keys->key[r + 1] ^ tweak, keys->brief) & halves->low_mask;
   }
   return high << halves->low_bits | low;
 }
 
-int64_t feistel_at(int64_t count, const uint64_t *keys, int32_t rounds, uint64_t tweak, int64_t position) {
+int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position) {
   assert(position >= 0 && position < count);
   const struct halves halves = halves_of(count);
   uint64_t x = (uint64_t)position;
-  do x = pass(&halves, keys, rounds, tweak, x);
+  do x = pass(&halves, keys, tweak, x);
   while (x >= (uint64_t)count);
   return (int64_t)x;
 }
 
 /* ---- any processor ----------------------------------------------------------------------------------------------- */
 
-static void run_plain(const struct feistel_run *run, const uint64_t *keys, int32_t rounds, int64_t *positions) {
+static void run_plain(const struct feistel_run *run, const struct feistel_keys *keys, int64_t *positions) {
   const struct halves halves = halves_of(run->count);
   for (int64_t first = 0; first < run->n; first += PIECE) {
     int64_t *at = positions + first;
@@ -67,7 +70,7 @@ static void run_plain(const struct feistel_run *run, const uint64_t *keys, int32
       int32_t over = 0;
       for (int32_t i = 0; i < nleft; i++) {
         const uint8_t own = left[i];
-        at[own] = (int64_t)pass(&halves, keys, rounds, run->tweak, (uint64_t)at[own]);
+        at[own] = (int64_t)pass(&halves, keys, run->tweak, (uint64_t)at[own]);
         left[over] = own;
         over += at[own] >= run->count;
       }
@@ -76,9 +79,9 @@ static void run_plain(const struct feistel_run *run, const uint64_t *keys, int32
   }
 }
 
-static void many_plain(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
+static void many_plain(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys,
                        int64_t *positions) {
-  for (int64_t i = 0; i < nruns; positions += runs[i++].n) run_plain(&runs[i], keys, rounds, positions);
+  for (int64_t i = 0; i < nruns; positions += runs[i++].n) run_plain(&runs[i], keys, positions);
 }
 
 /* ---- AVX-512 ----------------------------------------------------------------------------------------------------- */
@@ -105,15 +108,19 @@ SIMD_AVX512_DQ SIMD_INLINE vector all_lanes(uint64_t x) {
   return (vector)_mm512_set1_epi64((long long)x);
 }
 
-SIMD_AVX512_DQ SIMD_INLINE vector scramble_lanes(vector half, vector key) {
-  vector x = (half ^ key) * scramble_factor;
-  x = (x ^ (x >> 32)) * (key | 1);
-  return x >> 32;
+/* Brief ones are an instruction, the others three. */
+SIMD_AVX512_DQ SIMD_INLINE vector multiply_lanes(vector a, vector b, bool brief) {
+  return brief ? (vector)_mm512_mul_epu32((__m512i)a, (__m512i)b) : a * b;
 }
 
-/* Once through the network. */
-SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, const vector *count,
-                                           const vector *tweak, vector *x) {
+SIMD_AVX512_DQ SIMD_INLINE vector scramble_lanes(vector half, vector key, bool brief) {
+  const vector x = multiply_lanes(half ^ key, all_lanes(scramble_factor), brief);
+  return multiply_lanes(x ^ (x >> 32), key | 1, brief) >> 32;
+}
+
+/* Once through the network; `brief` is the keys', and a constant. */
+SIMD_AVX512_DQ SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool brief, const vector *count,
+                                            const vector *tweak, vector *x) {
   vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], high_mask[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
     const vector bits = 64 - (vector)_mm512_lzcnt_epi64((__m512i)(count[v] - 1));
@@ -123,11 +130,21 @@ SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds,
     low[v] = x[v] & low_mask[v];
     high[v] = x[v] >> shift[v];
   }
-  for (int32_t r = 0; r < rounds; r += 2) {
-    for (int32_t v = 0; v < VECTORS; v++) high[v] ^= scramble_lanes(low[v], keys[r] ^ tweak[v]) & high_mask[v];
-    for (int32_t v = 0; v < VECTORS; v++) low[v] ^= scramble_lanes(high[v], keys[r + 1] ^ tweak[v]) & low_mask[v];
+  for (int32_t r = 0; r < keys->rounds; r += 2) {
+    for (int32_t v = 0; v < VECTORS; v++)
+      high[v] ^= scramble_lanes(low[v], keys->key[r] ^ tweak[v], brief) & high_mask[v];
+    for (int32_t v = 0; v < VECTORS; v++)
+      low[v] ^= scramble_lanes(high[v], keys->key[r + 1] ^ tweak[v], brief) & low_mask[v];
   }
   for (int32_t v = 0; v < VECTORS; v++) x[v] = high[v] << shift[v] | low[v];
+}
+
+SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, const vector *count, const vector *tweak,
+                                           vector *x) {
+  if (keys->brief)
+    pass_rounds(keys, true, count, tweak, x);
+  else
+    pass_rounds(keys, false, count, tweak, x);
 }
 
 /* Puts the lanes of a mask on the stack, which has n: how many it has then. */
@@ -146,8 +163,7 @@ SIMD_AVX512_DQ SIMD_INLINE __mmask8 first_lanes(int64_t left) {
 }
 
 /* Takes the uppermost from the stack, as many as go at once, and puts back what is still not below its count. */
-SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const uint64_t *keys, int32_t rounds,
-                                      int64_t *positions) {
+SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const struct feistel_keys *keys, int64_t *positions) {
   const int64_t taken = w->n < TOGETHER ? w->n : TOGETHER;
   int64_t n = w->n - taken;
   vector x[VECTORS], place[VECTORS], count[VECTORS], tweak[VECTORS];
@@ -160,7 +176,7 @@ SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const uint64_t *k
     count[v] = (vector)_mm512_maskz_loadu_epi64(there[v], w->count + at);
     tweak[v] = (vector)_mm512_maskz_loadu_epi64(there[v], w->tweak + at);
   }
-  pass_lanes(keys, rounds, count, tweak, x);
+  pass_lanes(keys, count, tweak, x);
   for (int32_t v = 0; v < VECTORS; v++) {
     const __mmask8 over = _mm512_mask_cmpge_epu64_mask(there[v], (__m512i)x[v], (__m512i)count[v]);
     _mm512_mask_i64scatter_epi64(positions, there[v] & (__mmask8)~over, (__m512i)place[v], (__m512i)x[v], 8);
@@ -170,7 +186,7 @@ SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const uint64_t *k
 }
 
 /* Of a run, from `start` on: few that are left in the end wait with those of other runs. */
-SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t start, const uint64_t *keys, int32_t rounds,
+SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t start, const struct feistel_keys *keys,
                                      int64_t *positions, struct feistel_stack *w) {
   const vector lane = {0, 1, 2, 3, 4, 5, 6, 7};
   const vector count = all_lanes((uint64_t)run->count), tweak = all_lanes(run->tweak);
@@ -184,7 +200,7 @@ SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t star
       const int64_t from = at + (int64_t)v * LANES;
       x[v] = (vector)_mm512_maskz_loadu_epi64(first_lanes(stop - from), positions + from);
     }
-    pass_lanes(keys, rounds, counts, tweaks, x);
+    pass_lanes(keys, counts, tweaks, x);
     for (int32_t v = 0; v < VECTORS; v++) {
       const int64_t from = at + (int64_t)v * LANES;
       const __mmask8 there = first_lanes(stop - from);
@@ -193,34 +209,33 @@ SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t star
       if (over != 0) n = push(w, n, over, x[v], lane + (uint64_t)from, count, tweak);
     }
     w->n = n;
-    while (w->n >= TOGETHER) walk_lanes(w, keys, rounds, positions);
+    while (w->n >= TOGETHER) walk_lanes(w, keys, positions);
   }
   for (; at < stop; at += LANES) {
     const __mmask8 there = first_lanes(stop - at);
     w->n = push(w, w->n, there, (vector)_mm512_maskz_loadu_epi64(there, positions + at), lane + (uint64_t)at, count,
                 tweak);
   }
-  while (w->n >= TOGETHER) walk_lanes(w, keys, rounds, positions);
+  while (w->n >= TOGETHER) walk_lanes(w, keys, positions);
 }
 
-SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys,
-                                       int32_t rounds, int64_t *positions) {
+SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys,
+                                       int64_t *positions) {
   struct feistel_stack waiting;
   waiting.n = 0;
   int64_t start = 0; /* of the run */
-  for (int64_t i = 0; i < nruns; start += runs[i++].n) run_lanes(&runs[i], start, keys, rounds, positions, &waiting);
-  while (waiting.n > 0) walk_lanes(&waiting, keys, rounds, positions);
+  for (int64_t i = 0; i < nruns; start += runs[i++].n) run_lanes(&runs[i], start, keys, positions, &waiting);
+  while (waiting.n > 0) walk_lanes(&waiting, keys, positions);
 }
 
 #endif
 
-void feistel_many(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
-                  int64_t *positions) {
+void feistel_many(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys, int64_t *positions) {
 #if defined(__x86_64__)
   if (simd_has_avx512_dq()) {
-    many_avx512(runs, nruns, keys, rounds, positions);
+    many_avx512(runs, nruns, keys, positions);
     return;
   }
 #endif
-  many_plain(runs, nruns, keys, rounds, positions);
+  many_plain(runs, nruns, keys, positions);
 }

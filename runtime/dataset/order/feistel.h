@@ -6,6 +6,7 @@
 #ifndef SHARDRT_DATASET_ORDER_FEISTEL_H
 #define SHARDRT_DATASET_ORDER_FEISTEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 static const uint64_t feistel_golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
@@ -20,20 +21,29 @@ static inline uint64_t feistel_mix(uint64_t x) {
 }
 
 /* n keys, drawn from three numbers. */
-static inline void feistel_keys(uint64_t seed, int64_t epoch, uint64_t count, int32_t n, uint64_t *keys) {
+static inline void feistel_draw(uint64_t seed, int64_t epoch, uint64_t count, int32_t n, uint64_t *keys) {
   uint64_t state =
       feistel_mix(feistel_mix(feistel_mix(seed + feistel_golden) ^ (uint64_t)epoch) + feistel_golden * count);
   for (int32_t i = 0; i < n; i++) keys[i] = feistel_mix(state += feistel_golden);
 }
+
+enum { FEISTEL_MOST_ROUNDS = 24 };
+
+/* A permutation's rounds, an even number, each with a key. Where they are `brief`, they multiply numbers of 32 bits,
+ * else of 64, which takes AVX-512 half as long again: another permutation. No rounds: everything stays where it is. */
+struct feistel_keys {
+  int32_t rounds;
+  bool brief;
+  uint64_t key[FEISTEL_MOST_ROUNDS];
+};
 
 /* The fewest bits that hold 0 … count - 1. */
 static inline int32_t feistel_bits(int64_t count) {
   return count < 2 ? 0 : 64 - __builtin_clzll((uint64_t)count - 1);
 }
 
-/* What stands at `position` of [0, count), by an even number of rounds, each with the key that it has, changed by
- * `tweak`. No rounds: everything stays where it is. */
-int64_t feistel_at(int64_t count, const uint64_t *keys, int32_t rounds, uint64_t tweak, int64_t position);
+/* What stands at `position` of [0, count), where each key is changed by `tweak`. */
+int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position);
 
 /* Positions of a permutation of [0, count): n of them. */
 struct feistel_run {
@@ -44,7 +54,6 @@ struct feistel_run {
 
 /* What stands at the positions of some runs, which lie one after the other, in their places: as feistel_at, but many at
  * once, as none waits for another. */
-void feistel_many(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
-                  int64_t *positions);
+void feistel_many(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys, int64_t *positions);
 
 #endif

@@ -8,7 +8,7 @@ local bxor, band, bor, lshift, rshift = bit.bxor, bit.band, bit.bor, bit.lshift,
 local oracle = {}
 
 local GOLDEN = 0x9e3779b97f4a7c15ULL
-local ROUNDS = 6
+local FEW_ROUNDS, ROUNDS, FEW_ROWS = 6, 4, 256 -- of the permutations of rows; where blocks have so many on average
 
 local function u64(x) return ffi.cast("uint64_t", ffi.cast("int64_t", x)) end
 
@@ -29,17 +29,21 @@ local function keys_of(seed, epoch, number, n)
   return keys
 end
 
+local function whole(a, b) return a * b end
+
+-- A product of the lower 32 bits of both.
+local function brief(a, b) return band(a, 0xffffffffULL) * band(b, 0xffffffffULL) end
+
 -- Where `position` goes in a permutation of `count`.
-local function permuted(position, count, keys, rounds, tweak)
+local function permuted(position, count, keys, rounds, tweak, multiply)
   if count < 2 then return position end
   local bits = 0
   while 2 ^ bits < count do bits = bits + 1 end
   local low_bits = math.floor(bits / 2)
   local low_mask, high_mask = lshift(1ULL, low_bits) - 1, lshift(1ULL, bits - low_bits) - 1
   local function half(x, key)
-    x = bxor(x, key) * 0xd6e8feb86659fd93ULL
-    x = bxor(x, rshift(x, 32)) * bor(key, 1ULL)
-    return rshift(x, 32)
+    x = multiply(bxor(x, key), 0xd6e8feb86659fd93ULL)
+    return rshift(multiply(bxor(x, rshift(x, 32)), bor(key, 1ULL)), 32)
   end
   local x = u64(position)
   repeat
@@ -57,7 +61,7 @@ end
 local function shuffled(seed, epoch, count)
   local rounds, all = count <= 2 ^ 13 and 24 or 6, {}
   local keys = keys_of(seed, epoch, u64(count), rounds)
-  for i = 0, count - 1 do all[i + 1] = permuted(i, count, keys, rounds, 0ULL) end
+  for i = 0, count - 1 do all[i + 1] = permuted(i, count, keys, rounds, 0ULL, whole) end
   return all
 end
 
@@ -82,7 +86,8 @@ function oracle.order(blocks, o)
     for i = 1, count do windows[i] = 0 end
     return order, windows
   end
-  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), ROUNDS + 1)
+  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), FEW_ROUNDS + 1)
+  local rounds = math.floor(count / FEW_ROWS) < nblocks and FEW_ROUNDS or ROUNDS
   local by_place, samples, window_of = shuffled(o.seed, o.epoch, nblocks), {}, {}
   local nwindows = math.ceil(nblocks / o.window)
   local lanes = math.max(1, math.floor(o.rows / o.batches))
@@ -108,9 +113,9 @@ function oracle.order(blocks, o)
         local block = blocks[by_place[k + 1] + 1]
         for i = 0, block[2] - 1 do list[#list + 1] = block[1] + i end
       end
-      local tweak = mix(keys[ROUNDS + 1] + GOLDEN * u64(from + first))
+      local tweak = mix(keys[FEW_ROUNDS + 1] + GOLDEN * u64(from + first))
       for i = 0, #list - 1 do
-        samples[positions[next_position].at + 1] = list[permuted(i, #list, keys, ROUNDS, tweak) + 1]
+        samples[positions[next_position].at + 1] = list[permuted(i, #list, keys, rounds, tweak, brief) + 1]
         next_position = next_position + 1
       end
     end
