@@ -1,5 +1,7 @@
 -- Words over windows of pictures: convolution and pooling.
 
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
 local common_mesh = require "shardrt.ops.common_mesh"
 local concatenate = require "shardrt.ops.concatenate"
 local along_axis = require "shardrt.ops.along_axis"
@@ -80,28 +82,33 @@ local function options_of(caller, given, known)
   return o
 end
 
--- For each place in a window, rows first, the elements that it has in all windows: {N, rows, columns, C} each.
-local function windows_of(caller, x, window, strides, dilation, padding, fill)
-  local sizes, spans, out = x.shape, {}, {}
+-- Pictures with what stands around them, and how many windows lie over them: {rows, columns}.
+local function padded(caller, x, window, strides, dilation, padding, fill)
+  local spans, out = {}, {}
   for d = 1, 2 do spans[d] = (window[d] - 1) * dilation[d] + 1 end
-  local pads = padding_of(caller, padding, { sizes[2], sizes[3] }, spans, strides)
+  local pads = padding_of(caller, padding, { x.shape[2], x.shape[3] }, spans, strides)
   local widths = { { 0, 0 }, pads[1], pads[2], { 0, 0 } }
   if fill == 0 then
     x = tile.zeros_around(caller, x, widths)
   else
     x = tile.words.pad(x, widths, "constant", fill)
   end
-  local all = {}
-  sizes = x.shape
+  local sizes = x.shape
   for d = 1, 2 do
     out[d] = math.floor((sizes[d + 1] - spans[d]) / strides[d]) + 1
     if sizes[d + 1] < spans[d] then
       fail("%s: a window of %d by %d over %d by %d", caller, spans[1], spans[2], sizes[2], sizes[3])
     end
   end
-  for i = 0, window[1] - 1 do
-    for j = 0, window[2] - 1 do
-      local top, left = i * dilation[1], j * dilation[2]
+  return x, out
+end
+
+-- For each place in a window, rows first, the elements that it has in all windows: {N, rows, columns, C} each.
+local function windows_of(caller, x, window, strides, padding, fill)
+  local all, out = {}, nil
+  x, out = padded(caller, x, window, strides, { 1, 1 }, padding, fill)
+  for top = 0, window[1] - 1 do
+    for left = 0, window[2] - 1 do
       all[#all + 1] = slice.words.slice(x, {
         {}, { top, top + (out[1] - 1) * strides[1] + 1, strides[1] },
         { left, left + (out[2] - 1) * strides[2] + 1, strides[2] },
@@ -109,6 +116,59 @@ local function windows_of(caller, x, window, strides, dilation, padding, fill)
     end
   end
   return all
+end
+
+local Pair = ffi.typeof "int64_t[2]"
+
+-- Sums of arrays of one shape and dtype, by as few passes as that takes.
+local function sum_of(caller, arrays)
+  while #arrays > 1 do
+    local some, node = {}, expression.input(1)
+    for k = 1, math.min(#arrays, MOST_AT_ONCE) do
+      some[k] = table.remove(arrays)
+      if k > 1 then node = f.ADD(node, expression.input(k)) end
+    end
+    arrays[#arrays + 1] = elementwise.run(caller, some, node, some[1].dtype)
+  end
+  return arrays[1]
+end
+
+-- All windows over pictures: {N, rows, columns, its rows, its columns, C}, or with the channels before what is within a
+-- window. Rows and columns are made whole.
+local function all_windows(caller, x, window, strides, dilation, out_sizes, channels_first)
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  local held = list.copy(dim_axes)
+  held[2], held[3] = {}, {}
+  local n, channels = x.shape[1], x.shape[4]
+  local sizes = { n, out_sizes[1], out_sizes[2], window[1], window[2], channels }
+  local made, within = { held[1], {}, {}, {}, {}, held[4] }, 4
+  if channels_first then
+    table.insert(sizes, 4, table.remove(sizes))
+    table.insert(made, 4, table.remove(made))
+    within = 5
+  end
+  if strides[1] == 1 and strides[2] == 1 and window[1] * window[2] == 1 then
+    return reshape.words.reshape(x, sizes)
+  end
+  local out = dispatch.result(caller, at, made, x.dtype, sizes)
+  local whole = dispatch.to_layout(caller, x, at, held)
+  dispatch.compute(caller, out, C.shardrt_windows, whole.handle, Pair(strides), Pair(dilation),
+    channels_first and 1 or 0, out.handle)
+  local like = { sharding = x.sharding, committed = x.committed, ndim = 4, shape = x.shape }
+  return dispatch.done(caller, out, { x }, function(dy)
+    local parts, ones = {}, { 1, 1, 1, 1, 1, 1 }
+    for i = 0, window[1] - 1 do
+      for j = 0, window[2] - 1 do
+        local start, part = { 0, 0, 0, 0, 0, 0 }, list.copy(sizes)
+        start[within], start[within + 1], part[within], part[within + 1] = i, j, 1, 1
+        local one = reshape.words.reshape(slice.part(caller, dy, start, ones, part),
+          { n, out_sizes[1], out_sizes[2], channels })
+        parts[#parts + 1] = slice.pad(caller, one, { 0, i * dilation[1], j * dilation[2], 0 },
+          { 1, strides[1], strides[2], 1 }, like)
+      end
+    end
+    return { sum_of("the gradient of " .. caller, parts) }
+  end, ("%d by %d, %d by %d"):format(strides[1], strides[2], dilation[1], dilation[2]))
 end
 
 local TO_LAST, TO_SECOND = { 0, 2, 3, 1 }, { 0, 3, 1, 2 }
@@ -147,19 +207,16 @@ function words.conv(x, kernel, options)
   if is_first then
     x, kernel = reshape.words.transpose(x, TO_LAST), reshape.words.transpose(kernel, { 2, 3, 1, 0 })
   end
-  local sizes = kernel.shape
-  local parts = windows_of(caller, x, sizes, pair_of(caller, "strides", o.strides),
-    pair_of(caller, "dilation", o.dilation), o.padding == nil and "SAME" or o.padding, 0)
-  local out
-  if #parts == 1 then
-    out = einsum.words.einsum("nhwc,co->nhwo", parts[1], reshape.words.reshape(kernel, { sizes[3], sizes[4] }))
-  elseif channels_are_cut(caller, x, kernel) then -- they come first of what is summed over, and stay so
-    out = einsum.words.einsum("nhwck,kco->nhwo", concatenate.words.stack(parts, 4),
-      reshape.words.reshape(kernel, { sizes[1] * sizes[2], sizes[3], sizes[4] }))
+  local sizes, strides = kernel.shape, pair_of(caller, "strides", o.strides)
+  local dilation, padding = pair_of(caller, "dilation", o.dilation), o.padding == nil and "SAME" or o.padding
+  local channels, out, counts = sizes[3], nil, nil
+  x, counts = padded(caller, x, sizes, strides, dilation, padding, 0)
+  if channels_are_cut(caller, x, kernel) then -- they come first of what is summed over, and stay so
+    local windows = all_windows(caller, x, sizes, strides, dilation, counts, true)
+    out = einsum.words.einsum("nhwcij,ijco->nhwo", windows, kernel)
   else
-    local windows = concatenate.words.stack(parts, 3)
-    out = einsum.words.einsum("nhwkc,kco->nhwo", windows,
-      reshape.words.reshape(kernel, { sizes[1] * sizes[2], sizes[3], sizes[4] }))
+    local windows = all_windows(caller, x, sizes, strides, dilation, counts, false)
+    out = einsum.words.einsum("nhwijc,ijco->nhwo", windows, kernel)
   end
   return is_first and reshape.words.transpose(out, TO_SECOND) or out
 end
@@ -206,7 +263,7 @@ function words.max_pool(x, window, options)
   local is_first = o.layout == "NCHW"
   if is_first then x = reshape.words.transpose(x, TO_LAST) end
   local parts = windows_of(caller, x, pair_of(caller, "the window", window), pair_of(caller, "strides", o.strides),
-    { 1, 1 }, o.padding == nil and "VALID" or o.padding, -math.huge)
+    o.padding == nil and "VALID" or o.padding, -math.huge)
   local out = parts[1]
   if #parts > 1 and #parts <= MOST_AT_ONCE then
     out = first_largest(caller, parts)

@@ -16,6 +16,11 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
 /* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
 int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
 
+/* The windows over pictures, for convolutions: out[n, r, c, i, j, k] = x[n, r * stride[0] + i * dilation[0], c *
+ * stride[1] + j * dilation[1], k]. Where `channels_first`, k stands before i. EINVAL: a window leaves x. */
+int shardrt_windows(const shardrt_array *x, const int64_t *stride, const int64_t *dilation, int32_t channels_first,
+                    shardrt_array *out);
+
 /* n >= 1 arrays, which differ in nothing but their size along `axis`, one behind the other along it. */
 int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shardrt_array *out);
 
