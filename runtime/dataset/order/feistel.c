@@ -101,18 +101,18 @@ struct feistel_stack {
   uint64_t at[WAITING + LANES], place[WAITING + LANES], count[WAITING + LANES], tweak[WAITING + LANES];
 };
 
-SIMD_AVX512_DQ SIMD_INLINE vector all_lanes(uint64_t x) {
+SIMD_AVX512 SIMD_INLINE vector all_lanes(uint64_t x) {
   return (vector)_mm512_set1_epi64((long long)x);
 }
 
-SIMD_AVX512_DQ SIMD_INLINE vector scramble_lanes(vector half, vector key) {
+SIMD_AVX512 SIMD_INLINE vector scramble_lanes(vector half, vector key) {
   vector x = (half ^ key) * scramble_factor;
   x = (x ^ (x >> 32)) * (key | 1);
   return x >> 32;
 }
 
 /* Once through the network. */
-SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, const vector *count,
+SIMD_AVX512 SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, const vector *count,
                                            const vector *tweak, vector *x) {
   vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], high_mask[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
@@ -131,7 +131,7 @@ SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds,
 }
 
 /* Puts the lanes of a mask on the stack, which has n: how many it has then. */
-SIMD_AVX512_DQ SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mmask8 mask, vector x, vector place,
+SIMD_AVX512 SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mmask8 mask, vector x, vector place,
                                         vector count, vector tweak) {
   _mm512_storeu_si512(w->at + n, _mm512_maskz_compress_epi64(mask, (__m512i)x));
   _mm512_storeu_si512(w->place + n, _mm512_maskz_compress_epi64(mask, (__m512i)place));
@@ -141,12 +141,12 @@ SIMD_AVX512_DQ SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mm
 }
 
 /* As many lanes as are left. */
-SIMD_AVX512_DQ SIMD_INLINE __mmask8 first_lanes(int64_t left) {
+SIMD_AVX512 SIMD_INLINE __mmask8 first_lanes(int64_t left) {
   return left >= LANES ? 0xff : left > 0 ? (__mmask8)((1 << left) - 1) : 0;
 }
 
 /* Takes the uppermost from the stack, as many as go at once, and puts back what is still not below its count. */
-SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const uint64_t *keys, int32_t rounds,
+SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const uint64_t *keys, int32_t rounds,
                                       int64_t *positions) {
   const int64_t taken = w->n < TOGETHER ? w->n : TOGETHER;
   int64_t n = w->n - taken;
@@ -170,7 +170,7 @@ SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const uint64_t *k
 }
 
 /* Of a run, from `start` on: few that are left in the end wait with those of other runs. */
-SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t start, const uint64_t *keys, int32_t rounds,
+SIMD_AVX512 static void run_lanes(const struct feistel_run *run, int64_t start, const uint64_t *keys, int32_t rounds,
                                      int64_t *positions, struct feistel_stack *w) {
   const vector lane = {0, 1, 2, 3, 4, 5, 6, 7};
   const vector count = all_lanes((uint64_t)run->count), tweak = all_lanes(run->tweak);
@@ -203,7 +203,7 @@ SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t star
   while (w->n >= TOGETHER) walk_lanes(w, keys, rounds, positions);
 }
 
-SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys,
+SIMD_AVX512 static void many_avx512(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys,
                                        int32_t rounds, int64_t *positions) {
   struct feistel_stack waiting;
   waiting.n = 0;
@@ -217,7 +217,7 @@ SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t n
 void feistel_many(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
                   int64_t *positions) {
 #if defined(__x86_64__)
-  if (simd_has_avx512_dq()) {
+  if (simd_has_avx512()) {
     many_avx512(runs, nruns, keys, rounds, positions);
     return;
   }
