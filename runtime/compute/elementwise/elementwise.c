@@ -1,3 +1,4 @@
+// build: -O3
 /* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads,
  * with one result or several.
  *
@@ -49,10 +50,13 @@ static const char *block_part_operand(const struct block_part *part, int32_t k) 
 
 /* n times the same lane. */
 static void repeat_first(void *slot, size_t lane, size_t n) {
-  if (lane == 4)
-    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 4 * i, slot, 4);
-  else
-    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 8 * i, slot, 8);
+  if (lane == sizeof(simd_4)) {
+    const simd_4 first = *(const simd_4 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_4 *)slot)[i] = first;
+  } else {
+    const simd_8 first = *(const simd_8 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_8 *)slot)[i] = first;
+  }
 }
 
 static void run_step(struct block_part *part, int32_t i, void *to, size_t n) {
