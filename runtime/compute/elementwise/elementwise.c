@@ -17,6 +17,9 @@
 /* Elements of one task, at least and at most; what is not more than the least runs here. */
 enum { LEAST_TASK = 16 * PROGRAM_TILE, MOST_TASK = 64 * PROGRAM_TILE, TASKS_PER_THREAD = 8 };
 
+/* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
+enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
+
 struct elementwise {
   struct program program;
   struct operand operands[SHARDRT_MAX_REGISTERS];
@@ -142,12 +145,33 @@ static void block_part_tile(struct block_part *part, int64_t first, size_t n) {
                        block_part_result(part, k, first), n);
 }
 
+static void fetch_begin(const char *at, size_t bytes) {
+  for (size_t i = 0; i < bytes && i < FETCHED; i += CACHE_LINE) __builtin_prefetch(at + i);
+}
+
+/* Brings the beginnings of what a tile reads and writes into the nearest cache, while the one before it is computed: a
+ * processor looks ahead by itself as far as a page goes, and a tile is about as long. */
+static void block_part_fetch(const struct block_part *part, int64_t first, size_t n) {
+  const struct elementwise *self = part->self;
+  const struct program *program = &self->program;
+  for (int32_t k = 0; k < program->nin; k++) {
+    const struct operand *operand = &self->operands[k];
+    if (program->first[k] >= 0 && operand_is_plain(operand))
+      fetch_begin(block_part_operand(part, k) + (size_t)first * operand->size, n * operand->size);
+  }
+  for (int32_t k = 0; k < self->nout; k++)
+    fetch_begin(block_part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
+}
+
 /* The elements [first, stop) of a block. */
 static void block_part_run(struct block_part *part, int64_t first, int64_t stop) {
   const int64_t tile = (int64_t)part->self->program.tile;
   block_part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
-  for (int64_t at = first; at < stop; at += tile)
-    block_part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
+  for (int64_t at = first, next; at < stop; at = next) {
+    next = stop - at < tile ? stop : at + tile;
+    block_part_fetch(part, next, (size_t)(stop - next < tile ? stop - next : tile));
+    block_part_tile(part, at, (size_t)(next - at));
+  }
 }
 
 static void run_elementwise_task(void *context, int64_t number) {
