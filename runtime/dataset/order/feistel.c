@@ -112,8 +112,8 @@ SIMD_AVX512 SIMD_INLINE vector scramble_lanes(vector half, vector key) {
 }
 
 /* Once through the network. */
-SIMD_AVX512 SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, const vector *count,
-                                           const vector *tweak, vector *x) {
+SIMD_AVX512 SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, const vector *count, const vector *tweak,
+                                        vector *x) {
   vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], high_mask[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
     const vector bits = 64 - (vector)_mm512_lzcnt_epi64((__m512i)(count[v] - 1));
@@ -132,7 +132,7 @@ SIMD_AVX512 SIMD_INLINE void pass_lanes(const uint64_t *keys, int32_t rounds, co
 
 /* Puts the lanes of a mask on the stack, which has n: how many it has then. */
 SIMD_AVX512 SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mmask8 mask, vector x, vector place,
-                                        vector count, vector tweak) {
+                                     vector count, vector tweak) {
   _mm512_storeu_si512(w->at + n, _mm512_maskz_compress_epi64(mask, (__m512i)x));
   _mm512_storeu_si512(w->place + n, _mm512_maskz_compress_epi64(mask, (__m512i)place));
   _mm512_storeu_si512(w->count + n, _mm512_maskz_compress_epi64(mask, (__m512i)count));
@@ -146,8 +146,7 @@ SIMD_AVX512 SIMD_INLINE __mmask8 first_lanes(int64_t left) {
 }
 
 /* Takes the uppermost from the stack, as many as go at once, and puts back what is still not below its count. */
-SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const uint64_t *keys, int32_t rounds,
-                                      int64_t *positions) {
+SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const uint64_t *keys, int32_t rounds, int64_t *positions) {
   const int64_t taken = w->n < TOGETHER ? w->n : TOGETHER;
   int64_t n = w->n - taken;
   vector x[VECTORS], place[VECTORS], count[VECTORS], tweak[VECTORS];
@@ -171,7 +170,7 @@ SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const uint64_t *keys
 
 /* Of a run, from `start` on: few that are left in the end wait with those of other runs. */
 SIMD_AVX512 static void run_lanes(const struct feistel_run *run, int64_t start, const uint64_t *keys, int32_t rounds,
-                                     int64_t *positions, struct feistel_stack *w) {
+                                  int64_t *positions, struct feistel_stack *w) {
   const vector lane = {0, 1, 2, 3, 4, 5, 6, 7};
   const vector count = all_lanes((uint64_t)run->count), tweak = all_lanes(run->tweak);
   const vector counts[VECTORS] = {count, count, count, count}, tweaks[VECTORS] = {tweak, tweak, tweak, tweak};
@@ -203,8 +202,8 @@ SIMD_AVX512 static void run_lanes(const struct feistel_run *run, int64_t start, 
   while (w->n >= TOGETHER) walk_lanes(w, keys, rounds, positions);
 }
 
-SIMD_AVX512 static void many_avx512(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys,
-                                       int32_t rounds, int64_t *positions) {
+SIMD_AVX512 static void many_avx512(const struct feistel_run *runs, int64_t nruns, const uint64_t *keys, int32_t rounds,
+                                    int64_t *positions) {
   struct feistel_stack waiting;
   waiting.n = 0;
   int64_t start = 0; /* of the run */
