@@ -12,27 +12,15 @@ static int32_t least_level(int32_t a, int32_t b) {
 
 #if defined(__x86_64__)
 static int32_t supported(void) {
-  return __builtin_cpu_supports("avx512f") != 0 ? 2 : __builtin_cpu_supports("avx2") != 0;
-}
-
-bool simd_has_fma(void) {
-  return simd_level() >= 1 && __builtin_cpu_supports("fma") != 0;
-}
-
-bool simd_has_avx512_dq(void) {
-  return simd_level() >= 2 && __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512cd") != 0;
+  if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) return 0;
+  const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                      __builtin_cpu_supports("avx512vl") != 0;
+  return avx512 ? 2 : 1;
 }
 #else
 static int32_t supported(void) {
   return 0;
-}
-
-bool simd_has_fma(void) {
-  return false;
-}
-
-bool simd_has_avx512_dq(void) {
-  return false;
 }
 #endif
 

@@ -14,17 +14,14 @@
 #endif
 
 #if defined(__x86_64__)
-#define SIMD_AVX2 __attribute__((target("avx2")))
-/* A product fused with a sum is an instruction here, for who asks for it by fmaf. */
-#define SIMD_FMA    __attribute__((target("avx2,fma")))
-#define SIMD_AVX512 __attribute__((target("avx512f")))
-/* Products of 64 bits, and leading zeros, are instructions here: all processors with AVX-512 but the Xeon Phi. */
-#define SIMD_AVX512_DQ __attribute__((target("avx512f,avx512dq,avx512cd")))
+/* A product fused with a sum is an instruction here and with AVX-512, for who asks for it by fma or fmaf. */
+#define SIMD_AVX2 __attribute__((target("avx2,fma")))
+/* Vectors of small elements, products of 64 bits and leading zeros are instructions here: all processors with AVX-512
+ * but the Xeon Phi, for which the loops are AVX2's. */
+#define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))
 #else
 #define SIMD_AVX2
-#define SIMD_FMA
 #define SIMD_AVX512
-#define SIMD_AVX512_DQ
 #endif
 
 /* A vector of elements of two, by their numbers, which are constants: gcc has clang's word for it since gcc 12. */
@@ -34,12 +31,10 @@
 #define SIMD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){__VA_ARGS__})
 #endif
 
-/* Which of a loop's three kinds is to run: any processor's, AVX2's, AVX-512's. It is the highest that this processor
- * has, unless shardrt_simd_limit says otherwise. */
+/* Which of a loop's three kinds is to run: any processor's, AVX2's (where FMA is, too), AVX-512's. It is the highest
+ * that this processor has, unless shardrt_simd_limit says otherwise. */
 enum { SIMD_LEVELS = 3 };
 int32_t simd_level(void);
-bool simd_has_fma(void);
-bool simd_has_avx512_dq(void);
 
 static inline bool simd_has_avx2(void) {
   return simd_level() >= 1;

@@ -1,7 +1,6 @@
 // build: -O3
-/* convert.c - the loops that the compiler makes vectors of: this file is compiled with -O3, and every loop twice, for
- * any processor and for those with AVX2. No product is fused with a sum (-std=c11 forbids it), so both give the same
- * bytes. */
+/* convert.c - the loops that the compiler makes vectors of: this file is compiled with -O3, and every loop for several
+ * processors (base/simd.h). No product is fused with a sum (-std=c11 forbids it), so all give the same bytes. */
 #include "memory/convert.h"
 
 #include <string.h>
@@ -28,21 +27,25 @@ typedef void convert_loop(const void *from, void *to, size_t n);
   }                                                                                                                    \
   SIMD_AVX2 static void avx2_##A##_##B(const void *from, void *to, size_t n) {                                         \
     body_##A##_##B(from, to, n);                                                                                       \
+  }                                                                                                                    \
+  SIMD_AVX512 static void avx512_##A##_##B(const void *from, void *to, size_t n) {                                     \
+    body_##A##_##B(from, to, n);                                                                                       \
   }
 
 ELEMENT_TO_LANES(CONVERT_LOOPS)
 ELEMENT_FROM_LANES(CONVERT_LOOPS)
 ELEMENT_ROUNDED_ONCE(CONVERT_LOOPS)
 
-#define CONVERT_ENTRY(A, B, from_t, to_t, expression) [SHARDRT_##A][SHARDRT_##B] = {plain_##A##_##B, avx2_##A##_##B},
-static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][2] = {
+#define CONVERT_ENTRY(A, B, from_t, to_t, expression)                                                                  \
+  [SHARDRT_##A][SHARDRT_##B] = {plain_##A##_##B, avx2_##A##_##B, avx512_##A##_##B},
+static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][SIMD_LEVELS] = {
     ELEMENT_TO_LANES(CONVERT_ENTRY) ELEMENT_FROM_LANES(CONVERT_ENTRY) ELEMENT_ROUNDED_ONCE(CONVERT_ENTRY)};
 
 /* NULL: it goes by way of lanes. */
 static convert_loop *loop_between(int32_t from_dtype, int32_t to_dtype) {
   if (from_dtype == SHARDRT_FLOAT16 && to_dtype == SHARDRT_FLOAT32 && half_has_instructions()) return half_widen;
   if (from_dtype == SHARDRT_FLOAT32 && to_dtype == SHARDRT_FLOAT16 && half_has_instructions()) return half_narrow;
-  return loops[from_dtype][to_dtype][simd_has_avx2()];
+  return loops[from_dtype][to_dtype][simd_level()];
 }
 
 /* ---- any dtype to any ------------------------------------------------------------------------------------------- */

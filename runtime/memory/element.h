@@ -59,7 +59,8 @@ SIMD_INLINE float element_brain_widen(uint16_t brain) {
 
 SIMD_INLINE uint16_t element_brain_narrow(float x) {
   const uint32_t word = element_bits(x), rounded = word + 0x7FFFU + ((word >> 16) & 1U);
-  return (uint16_t)(x != x ? ((word & 0x80000000U) | 0x7FC00000U) >> 16 : rounded >> 16);
+  const uint32_t kept = x != x ? (word & 0x80000000U) | 0x7FC00000U : rounded;
+  return (uint16_t)(kept >> 16);
 }
 
 /* A float as a whole number. `most` is the largest float that fits, `beyond` the smallest that stands for `highest`. */

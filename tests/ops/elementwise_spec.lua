@@ -531,6 +531,38 @@ describe("a function of float32", function()
     end
   end)
 
+  -- In vectors, and in what is left of them.
+  it("is at zeros, infinities and its other ends what it is in C", function()
+    local tiny, nan = 2 ^ -149, 0 / 0
+    local cases = {
+      EXP = { { 0, 1 }, { huge, huge }, { -huge, 0 }, { 88.8, huge }, { -104, 0 }, { -103.9, tiny } },
+      EXPM1 = { { 0, 0 }, { -0.0, -0.0 }, { huge, huge }, { -huge, -1 }, { tiny, tiny }, { -tiny, -tiny } },
+      LOG = { { 0, -huge }, { -0.0, -huge }, { 1, 0 }, { huge, huge }, { -huge, nan }, { -tiny, nan },
+        { tiny, to_single(log(tiny)) } },
+      LOG1P = { { 0, 0 }, { -0.0, -0.0 }, { -1, -huge }, { huge, huge }, { -1.0000001, nan }, { tiny, tiny },
+        { -tiny, -tiny } },
+      TANH = { { 0, 0 }, { -0.0, -0.0 }, { huge, 1 }, { -huge, -1 }, { 9.5, 1 }, { -20, -1 }, { tiny, tiny } },
+      LOGISTIC = { { 0, 0.5 }, { -0.0, 0.5 }, { huge, 1 }, { -huge, 0 }, { -110, 0 }, { -103.9, tiny } },
+      ERF = { { 0, 0 }, { -0.0, -0.0 }, { huge, 1 }, { -huge, -1 }, { 3.925, 1 }, { -3.93, -1 }, { 4.5, 1 },
+        { -tiny, -tiny } },
+    }
+    for op, known in pairs(cases) do
+      known[#known + 1] = { nan, nan }
+      for _, count in ipairs { #known, 16 * #known } do
+        local data = ffi.new("float[?]", count)
+        for i = 0, count - 1 do data[i] = known[i % #known + 1][1] end
+        local operand = { handle = arrays.global(over, "float32", { count }, data) }
+        local got = run({ { op, 0 } }, "float32", { operand }, over, "float32", { count })
+        for i = 0, count - 1 do
+          local case = known[i % #known + 1]
+          if not same(got[i], case[2], "float32", 0) then
+            error(("%s(%.9g) is %.9g, not %.9g"):format(op, case[1], got[i], case[2]))
+          end
+        end
+      end
+    end
+  end)
+
   it("reduces large angles as exactly as small ones", function()
     -- From mpmath: float32s next to multiples of pi / 2, and the largest.
     for _, known in ipairs {

@@ -38,6 +38,19 @@ describe("words of JAX's", function()
     end
   end)
 
+  it("gelu is small to the last digits far below 0, and what it is at the ends", function()
+    local values = { -12, -8, -5, -1, 0, 1, 5, 1e30, -1e30, math.huge }
+    local got = np.gelu(np.array(values)):to_table()
+    for i, x in ipairs(values) do
+      local inside = math.sqrt(8 / math.pi) * (x + 0.044715 * x * x * x)
+      local wanted = x * (1 / (1 + math.exp(-inside)))
+      local close = got[i] == wanted or math.abs(got[i] - wanted) <= 2e-5 * math.abs(wanted) + 2 ^ -149
+      assert.is_true(close, ("%g: %.9g"):format(x, got[i]))
+    end
+    local none = np.gelu(np.array { -math.huge, 0 / 0 }):to_table()
+    assert.is_true(none[1] ~= none[1] and none[2] ~= none[2])
+  end)
+
   for _, topology in ipairs { { 2, 4 }, { 4, 2 } } do
     it(("do so on %d x %d, too"):format(topology[1], topology[2]), function()
       local result = mpi.run {

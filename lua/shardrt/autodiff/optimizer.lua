@@ -195,9 +195,9 @@ rules.adam = {
     local step = next_step(caller, state.step)
     local m = input(3) * o.beta1 + input(2) * (1 - o.beta1)
     local v = input(4) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2)
-    -- 1 - beta^step, without what is lost where beta is near 1
-    local m_hat, v_hat = m / -f.EXPM1(input(5) * math.log(o.beta1)), v / -f.EXPM1(input(5) * math.log(o.beta2))
-    local moved = input(1) - m_hat * rate / (f.SQRT(v_hat) + o.epsilon)
+    -- 1 / (1 - beta^step), without what is lost where beta is near 1: of single numbers, so each is computed once
+    local function unbiased(beta) return -1 / f.EXPM1(input(5) * math.log(beta)) end
+    local moved = input(1) - m * (unbiased(o.beta1) * rate) / (f.SQRT(v * unbiased(o.beta2)) + o.epsilon)
     if o.weight_decay then moved = moved - input(1) * (rate * o.weight_decay) end
     local mean, square, made = map(caller, 3, function(p, g, old_m, old_v)
       return elementwise.run_several(caller, { p, g, old_m, old_v, step }, { m, v, moved },

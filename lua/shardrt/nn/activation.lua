@@ -42,7 +42,9 @@ function words.gelu(x, approximate)
   end
   return of_floats(caller, x, function(a)
     if approximate == false then return a * 0.5 * (f.ERF(a * math.sqrt(0.5)) + 1) end
-    return a * 0.5 * (f.TANH((a + a * a * a * 0.044715) * math.sqrt(2 / math.pi)) + 1)
+    -- (1 + tanh(u)) / 2 is the sigmoid of 2 u, which loses nothing where the tanh is near -1
+    local twice = math.sqrt(8 / math.pi)
+    return a * f.LOGISTIC(a * (f.SQUARE(a) * (0.044715 * twice) + twice))
   end)
 end
 

@@ -1,3 +1,4 @@
+// build: -O3
 /* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads,
  * with one result or several.
  *
@@ -15,6 +16,9 @@
 
 /* Elements of one task, at least and at most; what is not more than the least runs here. */
 enum { LEAST_TASK = 16 * PROGRAM_TILE, MOST_TASK = 64 * PROGRAM_TILE, TASKS_PER_THREAD = 8 };
+
+/* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
+enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
 
 struct elementwise {
   struct program program;
@@ -49,10 +53,13 @@ static const char *block_part_operand(const struct block_part *part, int32_t k) 
 
 /* n times the same lane. */
 static void repeat_first(void *slot, size_t lane, size_t n) {
-  if (lane == 4)
-    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 4 * i, slot, 4);
-  else
-    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 8 * i, slot, 8);
+  if (lane == sizeof(simd_4)) {
+    const simd_4 first = *(const simd_4 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_4 *)slot)[i] = first;
+  } else {
+    const simd_8 first = *(const simd_8 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_8 *)slot)[i] = first;
+  }
 }
 
 static void run_step(struct block_part *part, int32_t i, void *to, size_t n) {
@@ -138,12 +145,33 @@ static void block_part_tile(struct block_part *part, int64_t first, size_t n) {
                        block_part_result(part, k, first), n);
 }
 
+static void fetch_begin(const char *at, size_t bytes) {
+  for (size_t i = 0; i < bytes && i < FETCHED; i += CACHE_LINE) __builtin_prefetch(at + i);
+}
+
+/* Brings the beginnings of what a tile reads and writes into the nearest cache, while the one before it is computed: a
+ * processor looks ahead by itself as far as a page goes, and a tile is about as long. */
+static void block_part_fetch(const struct block_part *part, int64_t first, size_t n) {
+  const struct elementwise *self = part->self;
+  const struct program *program = &self->program;
+  for (int32_t k = 0; k < program->nin; k++) {
+    const struct operand *operand = &self->operands[k];
+    if (program->first[k] >= 0 && operand_is_plain(operand))
+      fetch_begin(block_part_operand(part, k) + (size_t)first * operand->size, n * operand->size);
+  }
+  for (int32_t k = 0; k < self->nout; k++)
+    fetch_begin(block_part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
+}
+
 /* The elements [first, stop) of a block. */
 static void block_part_run(struct block_part *part, int64_t first, int64_t stop) {
   const int64_t tile = (int64_t)part->self->program.tile;
   block_part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
-  for (int64_t at = first; at < stop; at += tile)
-    block_part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
+  for (int64_t at = first, next; at < stop; at = next) {
+    next = stop - at < tile ? stop : at + tile;
+    block_part_fetch(part, next, (size_t)(stop - next < tile ? stop - next : tile));
+    block_part_tile(part, at, (size_t)(next - at));
+  }
 }
 
 static void run_elementwise_task(void *context, int64_t number) {

@@ -1,12 +1,14 @@
 /* series.h - elementary functions of a float32, computed in float64 by what every processor does alike.
  *
- * Each takes a float32's value and gives a float64 within 2^-29 of the true one, relatively, unless said otherwise:
+ * Each takes a float32's value and gives a float64 within 2^-29.7 of the true one, relatively, unless said otherwise:
  * rounded to float32 that is within 0.52 ulp, and so are NaN, infinities, zeros and denormals as C's own functions
- * have them. Nothing here depends on the processor: there are no tables of a library, no fused products, no jumps, so
- * that a loop over one of these becomes vectors and gives the same bits.
+ * have them. Nothing here depends on the processor: there are no tables of a library, no jumps, and products are fused
+ * with sums by fma only, so that a loop over one of these becomes vectors and gives the same bits. Processors without
+ * that instruction call the C library's.
  *
- * The polynomials are the functions' own Taylor series, after a reduction of the argument; the first term left out is
- * the error that is said. Only erf has fitted ones (interpolation in Chebyshev's nodes, by mpmath with 40 digits). */
+ * Polynomials come after a reduction of the argument. Those of angles are Taylor series, and the first term left out is
+ * the error that is said. Those of e^r - 1, ln(1 + f) and erf have the smallest relative error that their degree can
+ * have (Remez' algorithm, by mpmath with 40 digits). */
 #ifndef SHARDRT_COMPUTE_ELEMENTWISE_SERIES_H
 #define SHARDRT_COMPUTE_ELEMENTWISE_SERIES_H
 
@@ -30,92 +32,144 @@ SIMD_INLINE double series_double(uint64_t bits) {
 /* x + SERIES_WHOLE is rounded to a whole number, |x| < 2^51, which are the sum's low bits (two's complement). */
 #define SERIES_WHOLE 0x1.8p52
 
-SIMD_INLINE double series_clamp(double x, double least, double most) {
-  const double above = x < least ? least : x; /* NaN stays NaN */
-  return above > most ? most : above;
+/* x, or the nearer one of -most and most. It is one of float32, of which a vector holds twice as many. */
+SIMD_INLINE float series_clamp(float x, float most) {
+  return fabsf(x) > most ? copysignf(most, x) : x; /* NaN stays NaN */
 }
 
 /* ---- exponentials ----------------------------------------------------------------------------------------------- */
 
-/* e^x = *power + *power * *rest: *power a power of 2, *rest = e^r - 1, |r| <= ln(2) / 2, with r^9 / 10! left out. Needs
+/* e^x = *power + *power * *rest: *power a power of 2, *rest = e^r - 1, |r| <= ln(2) / 2, within 2^-32. Needs
  * |x| <= 700 or NaN. */
 SIMD_INLINE void series_exp_parts(double x, double *power, double *rest) {
-  const double shifted = x * 0x1.71547652b82fep+0 + SERIES_WHOLE; /* by 1 / ln(2) */
-  const double r = x - (shifted - SERIES_WHOLE) * 0x1.62e42fefa39efp-1;
-  double p = 1 / 362880.0;
-  p = p * r + 1 / 40320.0;
-  p = p * r + 1 / 5040.0;
-  p = p * r + 1 / 720.0;
-  p = p * r + 1 / 120.0;
-  p = p * r + 1 / 24.0;
-  p = p * r + 1 / 6.0;
-  p = p * r + 1 / 2.0;
-  *rest = r + r * r * p;
+  const double shifted = fma(x, 0x1.71547652b82fep+0, SERIES_WHOLE); /* by 1 / ln(2) */
+  const double r = fma(shifted - SERIES_WHOLE, -0x1.62e42fefa39efp-1, x);
+  double p = 0.00019841356810072796;
+  p = fma(p, r, 0.0013941038945306783);
+  p = fma(p, r, 0.008333402778522155);
+  p = fma(p, r, 0.04166635393975739);
+  p = fma(p, r, 0.1666666624963701);
+  p = fma(p, r, 0.5000000046804767);
+  p = fma(p, r, 1.0000000000312657);
+  *rest = r * p;
   *power = series_double((series_bits(shifted) << 52) + series_bits(1.0));
 }
 
 /* Beyond these ends everything is a float32's 0 or infinity, or does not change 1 any more. */
-#define SERIES_EXP_END 110.0
+#define SERIES_EXP_END 110
 
-SIMD_INLINE double series_exp(double x) {
+SIMD_INLINE double series_exp_of(double x) {
   double power, rest;
-  series_exp_parts(series_clamp(x, -SERIES_EXP_END, SERIES_EXP_END), &power, &rest);
-  return power + power * rest;
+  series_exp_parts(x, &power, &rest);
+  return fma(power, rest, power);
 }
 
-SIMD_INLINE double series_expm1(double x) {
-  double power, rest;
-  series_exp_parts(series_clamp(x, -SERIES_EXP_END, SERIES_EXP_END), &power, &rest);
-  return x == 0 ? x : (power - 1) + power * rest;
+SIMD_INLINE double series_exp(float x) {
+  return series_exp_of(series_clamp(x, SERIES_EXP_END));
 }
 
-SIMD_INLINE double series_logistic(double x) {
+/* Of +0 where x is -0: who calls it sees to that. */
+SIMD_INLINE double series_expm1_of(double x) {
+  double power, rest;
+  series_exp_parts(x, &power, &rest);
+  return fma(power, rest, power - 1);
+}
+
+SIMD_INLINE float series_expm1(float x) {
+  const float value = (float)series_expm1_of(series_clamp(x, SERIES_EXP_END));
+  return x == 0 ? x : value;
+}
+
+SIMD_INLINE double series_logistic(float x) {
   return 1 / (1 + series_exp(-x));
 }
 
-SIMD_INLINE double series_tanh(double x) {
-  const double y = series_expm1(2 * series_clamp(x, -20, 20));
-  return y / (y + 2);
+SIMD_INLINE float series_tanh(float x) {
+  const double y = series_expm1_of(2 * (double)series_clamp(x, 10));
+  const float value = (float)(y / (y + 2));
+  return x == 0 ? x : value;
 }
 
 /* ---- logarithms ------------------------------------------------------------------------------------------------- */
 
-/* ln(x), where x - 1 rounds to x_1 or x to 1 + x_1. With x = m 2^e, m from sqrt(1/2) to sqrt(2), it is
- * e ln(2) + 2 atanh((m - 1) / (m + 1)); z^8 / 17 is left out, 2^-45. */
-SIMD_INLINE double series_log_of(double x, double x_1) {
-  const uint64_t bits = series_bits(x), least = series_bits(0x1.6a09e667f3bcdp-1);
-  const uint64_t shifted = bits - least + ((uint64_t)1024 << 52); /* e + 1024 in front */
-  const double e = series_double((shifted >> 52) | series_bits(0x1p52)) - (0x1p52 + 1024);
-  const double m_1 =
-      e == 0 ? x_1 : series_double(bits - (shifted & (UINT64_C(0xFFF) << 52)) + ((uint64_t)1024 << 52)) - 1;
-  const double s = m_1 / (m_1 + 2), z = s * s;
-  double p = 2 / 15.0;
-  p = p * z + 2 / 13.0;
-  p = p * z + 2 / 11.0;
-  p = p * z + 2 / 9.0;
-  p = p * z + 2 / 7.0;
-  p = p * z + 2 / 5.0;
-  p = p * z + 2 / 3.0;
-  const double part = s * (2 + z * p), inside = e == 0 ? part : e * 0x1.62e42fefa39efp-1 + part; /* -0 stays */
-  return x > 0 ? (x < INFINITY ? inside : x) : x == 0 ? -INFINITY : NAN;
+/* x = (1 + *f) 2^*e, 1 + *f from sqrt(1/2) to sqrt(2), 0 < x < infinity. */
+SIMD_INLINE void series_log_parts(double x, double *e, double *f) {
+  const uint64_t least = series_bits(0x1.6a09e667f3bcdp-1);
+  const uint64_t shifted = series_bits(x) - least + ((uint64_t)1024 << 52); /* e + 1024 in front */
+  *e = series_double((shifted >> 52) | series_bits(0x1p52)) - (0x1p52 + 1024);
+  *f = series_double((shifted & (((uint64_t)1 << 52) - 1)) + least) - 1;
 }
 
-/* Within 2^-42, as POW needs. */
-SIMD_INLINE double series_log(double x) {
-  return series_log_of(x, x - 1);
+/* The logarithm of these: e ln(2) + ln(1 + f), within 2^-30.5 of the latter. */
+SIMD_INLINE double series_log_of(double e, double f) {
+  double p = 0.06725341873215028;
+  p = fma(p, f, -0.11719221858142259);
+  p = fma(p, f, 0.1192672301901823);
+  p = fma(p, f, -0.12400953429841625);
+  p = fma(p, f, 0.1421242594992389);
+  p = fma(p, f, -0.16667914427921438);
+  p = fma(p, f, 0.2000258195788219);
+  p = fma(p, f, -0.25000027197384644);
+  p = fma(p, f, 0.3333330149613701);
+  p = fma(p, f, -0.4999999966558193);
+  p = fma(p, f, 1.0000000006344274);
+  return fma(e, 0x1.62e42fefa39efp-1, f * p);
 }
 
-SIMD_INLINE double series_log1p(double x) {
-  return series_log_of(1 + x, x);
+/* What a logarithm is where x, its argument less `zero`, is infinite or not above `zero`. */
+SIMD_INLINE float series_log_ends(float x, float zero, float inside) {
+  return x > zero ? (x < INFINITY ? inside : x) : x == zero ? -INFINITY : NAN;
+}
+
+SIMD_INLINE float series_log(float x) {
+  double e, f;
+  series_log_parts(x, &e, &f);
+  return series_log_ends(x, 0, (float)series_log_of(e, f));
+}
+
+/* Rounding 1 + x loses what counts where x is small; then e is 0, and f gets it back. */
+SIMD_INLINE float series_log1p(float x) {
+  const double whole = 1 + (double)x;
+  double e, f;
+  series_log_parts(whole, &e, &f);
+  const float inside = (float)series_log_of(e, f + (e == 0 ? x - (whole - 1) : 0));
+  return series_log_ends(x, -1, x == 0 ? x : inside);
+}
+
+/* The same within 2^-42, as POW needs. */
+SIMD_INLINE double series_log_close(double e, double f) {
+  double p = -0.03984918140359076;
+  p = fma(p, f, 0.08013384259770955);
+  p = fma(p, f, -0.0824027884377419);
+  p = fma(p, f, 0.07673019528564069);
+  p = fma(p, f, -0.08177670955405632);
+  p = fma(p, f, 0.09075745161680804);
+  p = fma(p, f, -0.10010623982636245);
+  p = fma(p, f, 0.11112598956175779);
+  p = fma(p, f, -0.1249961608826504);
+  p = fma(p, f, 0.14285656416654766);
+  p = fma(p, f, -0.16666673874137808);
+  p = fma(p, f, 0.2000000098417066);
+  p = fma(p, f, -0.2499999993829905);
+  p = fma(p, f, 0.3333333332731528);
+  p = fma(p, f, -0.5000000000016149);
+  p = fma(p, f, 1.0000000000000584);
+  return fma(e, 0x1.62e42fefa39efp-1, f * p);
 }
 
 /* x^y. Errors of the logarithm grow by y ln(x) <= 89 or so. */
-SIMD_INLINE double series_pow(double x, double y) {
-  const double size = fabs(x), near = series_clamp(y, -0x1p25, 0x1p25); /* every float32 from 2^24 on is even */
+SIMD_INLINE double series_pow(float x, float y) {
+  const float size = fabsf(x);
+  const double near = series_clamp(y, 0x1p25F); /* every float32 from 2^24 on is even */
   const double shifted = near + SERIES_WHOLE;
   const bool whole = shifted - SERIES_WHOLE == near;
-  const double exponent = y * series_log(size);
-  const double power = series_exp((size == 1) & (y == y) ? 0 : exponent);
+  double e, f;
+  series_log_parts(size, &e, &f);
+  const double inside = series_log_close(e, f);
+  const double product = y * (size > 0 ? (size < INFINITY ? inside : size) : size == 0 ? -INFINITY : NAN);
+  const double above = product < -SERIES_EXP_END ? -SERIES_EXP_END : product;
+  const double exponent = above > SERIES_EXP_END ? SERIES_EXP_END : above;
+  const double power = series_exp_of((size == 1) & (y == y) ? 0 : exponent);
   const uint64_t odd = series_bits(shifted) << 63; /* where y is whole */
   const double value = series_double(series_bits(power) ^ (odd & series_bits(x)));
   const double beside = (x < 0) & (x > -INFINITY) ? NAN : power;
@@ -138,11 +192,11 @@ SIMD_INLINE double series_less_pi(double x, double k) {
 SIMD_INLINE double series_sin_inside(double r) {
   const double z = r * r;
   double p = 1 / 6227020800.0;
-  p = p * z - 1 / 39916800.0;
-  p = p * z + 1 / 362880.0;
-  p = p * z - 1 / 5040.0;
-  p = p * z + 1 / 120.0;
-  p = p * z - 1 / 6.0;
+  p = fma(p, z, -1 / 39916800.0);
+  p = fma(p, z, 1 / 362880.0);
+  p = fma(p, z, -1 / 5040.0);
+  p = fma(p, z, 1 / 120.0);
+  p = fma(p, z, -1 / 6.0);
   return r * (1 + z * p);
 }
 
@@ -150,10 +204,10 @@ SIMD_INLINE double series_sin_inside(double r) {
 SIMD_INLINE double series_cos_inside(double r) {
   const double z = r * r;
   double p = -1 / 3628800.0;
-  p = p * z + 1 / 40320.0;
-  p = p * z - 1 / 720.0;
-  p = p * z + 1 / 24.0;
-  p = p * z - 1 / 2.0;
+  p = fma(p, z, 1 / 40320.0);
+  p = fma(p, z, -1 / 720.0);
+  p = fma(p, z, 1 / 24.0);
+  p = fma(p, z, -1 / 2.0);
   return 1 + z * p;
 }
 
@@ -227,15 +281,15 @@ SIMD_INLINE double series_atan2(double y, double x) {
   const double over = steep ? less - more : less, under = steep ? less + more : more;
   const double u = same ? 0 : over / under, z = u * u;
   double p = 1 / 21.0;
-  p = p * z - 1 / 19.0;
-  p = p * z + 1 / 17.0;
-  p = p * z - 1 / 15.0;
-  p = p * z + 1 / 13.0;
-  p = p * z - 1 / 11.0;
-  p = p * z + 1 / 9.0;
-  p = p * z - 1 / 7.0;
-  p = p * z + 1 / 5.0;
-  p = p * z - 1 / 3.0;
+  p = fma(p, z, -1 / 19.0);
+  p = fma(p, z, 1 / 17.0);
+  p = fma(p, z, -1 / 15.0);
+  p = fma(p, z, 1 / 13.0);
+  p = fma(p, z, -1 / 11.0);
+  p = fma(p, z, 1 / 9.0);
+  p = fma(p, z, -1 / 7.0);
+  p = fma(p, z, 1 / 5.0);
+  p = fma(p, z, -1 / 3.0);
   const double part = u * (1 + z * p) + (same ? (ax > 0 ? M_PI_4 : 0) : steep ? M_PI_4 : 0);
   const double acute = ay > ax ? M_PI_2 - part : part;
   const double angle = (series_bits(x) >> 63) != 0 ? M_PI - acute : acute;
@@ -272,30 +326,28 @@ SIMD_INLINE double series_remainder_far(double x, double y) {
 
 /* ---- the error function ----------------------------------------------------------------------------------------- */
 
-/* Below 1 a polynomial in x^2, times x: within 2^-34. Above, 1 - exp(-p(|x|)), p fitted to -ln(erfc) from 1 to 4:
- * within 2^-30; from 4 on it is 1. */
-SIMD_INLINE double series_erf(double x) {
-  const double z = x * x, t = series_clamp(fabs(x), 0, 4);
-  double p = -9.667044571486996e-06;
-  p = p * z + 0.00011265959025606609;
-  p = p * z - 0.0008484080405535107;
-  p = p * z + 0.005221031807858023;
-  p = p * z - 0.026865430727670243;
-  p = p * z + 0.11283782495236845;
-  p = p * z - 0.3761263846802871;
-  p = p * z + 1.1283791670615435;
-  double q = -1.6371514145936436e-06;
-  q = q * t + 4.605804268918978e-05;
-  q = q * t - 0.0005968056256607798;
-  q = q * t + 0.004759596293266265;
-  q = q * t - 0.026421136005663898;
-  q = q * t + 0.11008008294882024;
-  q = q * t + 0.631826051559163;
-  q = q * t + 1.130233434841994;
-  q = q * t - 0.00032013804967769883;
-  const double tail = 1 - series_exp(-q);
-  const double far = series_double(series_bits(tail) | (series_bits(x) & series_bits(-0.0)));
-  return fabs(x) < 1 ? x * p : far;
+/* x times a polynomial in x^2, within 2^-29.9; from 3.925 on it is 1. */
+SIMD_INLINE double series_erf(float x) {
+  const double inside = series_clamp(x, 3.925F), z = inside * inside;
+  double p = -1.236119361486765e-19;
+  p = fma(p, z, 1.8787975003133803e-17);
+  p = fma(p, z, -1.335074022634474e-15);
+  p = fma(p, z, 5.912613957131843e-14);
+  p = fma(p, z, -1.837861375114467e-12);
+  p = fma(p, z, 4.2889533336275623e-11);
+  p = fma(p, z, -7.866234999486915e-10);
+  p = fma(p, z, 1.174472214545243e-08);
+  p = fma(p, z, -1.4691617170352137e-07);
+  p = fma(p, z, 1.575203623300799e-06);
+  p = fma(p, z, -1.469697555413275e-05);
+  p = fma(p, z, 0.00012000952297331133);
+  p = fma(p, z, -0.0008539134770796465);
+  p = fma(p, z, 0.005222932061285856);
+  p = fma(p, z, -0.026865434718171665);
+  p = fma(p, z, 0.11283763833710457);
+  p = fma(p, z, -0.37612634634017383);
+  p = fma(p, z, 1.1283791659748648);
+  return inside * p;
 }
 
 #endif

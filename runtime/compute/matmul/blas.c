@@ -103,7 +103,7 @@ static bool is_mistaken(void *library) {
   static const char *const knows[] = {"Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "SapphireRapids"};
   const char *(*core)(void) = NULL;
   *(void **)&core = dlsym(library, "openblas_get_corename");
-  if (core == NULL || !simd_has_avx2() || !simd_has_fma() || getenv(CORE) != NULL) return false;
+  if (core == NULL || !simd_has_avx2() || getenv(CORE) != NULL) return false;
   const char *name = core();
   for (size_t i = 0; i < sizeof knows / sizeof *knows; i++)
     if (strcasecmp(name, knows[i]) == 0) return false;
@@ -134,7 +134,7 @@ static void *open_alone(void) {
   void *library = open_on_one_core();
   if (library == NULL || !is_mistaken(library)) return library;
   dlclose(library);
-  library = open_for(simd_has_avx512_dq() ? avx512 : avx2);
+  library = open_for(simd_has_avx512() ? avx512 : avx2);
   return library != NULL ? library : open_on_one_core();
 }
 

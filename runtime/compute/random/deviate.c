@@ -15,7 +15,7 @@ static void uniform_plain(const uint32_t *bits, size_t n, float low, float span,
   uniform_body(bits, n, low, span, out);
 }
 
-SIMD_FMA static void uniform_fma(const uint32_t *bits, size_t n, float low, float span, float *out) {
+SIMD_AVX2 static void uniform_avx2(const uint32_t *bits, size_t n, float low, float span, float *out) {
   uniform_body(bits, n, low, span, out);
 }
 
@@ -26,8 +26,8 @@ SIMD_AVX512 static void uniform_avx512(const uint32_t *bits, size_t n, float low
 void deviate_uniform(const uint32_t *bits, size_t n, float low, float span, float *out) {
   if (simd_has_avx512())
     uniform_avx512(bits, n, low, span, out);
-  else if (simd_has_fma())
-    uniform_fma(bits, n, low, span, out);
+  else if (simd_has_avx2())
+    uniform_avx2(bits, n, low, span, out);
   else
     uniform_plain(bits, n, low, span, out);
 }

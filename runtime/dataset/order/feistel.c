@@ -104,23 +104,23 @@ struct feistel_stack {
   uint64_t at[WAITING + LANES], place[WAITING + LANES], count[WAITING + LANES], tweak[WAITING + LANES];
 };
 
-SIMD_AVX512_DQ SIMD_INLINE vector all_lanes(uint64_t x) {
+SIMD_AVX512 SIMD_INLINE vector all_lanes(uint64_t x) {
   return (vector)_mm512_set1_epi64((long long)x);
 }
 
 /* Brief ones are an instruction, the others three. */
-SIMD_AVX512_DQ SIMD_INLINE vector multiply_lanes(vector a, vector b, bool brief) {
+SIMD_AVX512 SIMD_INLINE vector multiply_lanes(vector a, vector b, bool brief) {
   return brief ? (vector)_mm512_mul_epu32((__m512i)a, (__m512i)b) : a * b;
 }
 
-SIMD_AVX512_DQ SIMD_INLINE vector scramble_lanes(vector half, vector key, bool brief) {
+SIMD_AVX512 SIMD_INLINE vector scramble_lanes(vector half, vector key, bool brief) {
   const vector x = multiply_lanes(half ^ key, all_lanes(scramble_factor), brief);
   return multiply_lanes(x ^ (x >> 32), key | 1, brief) >> 32;
 }
 
 /* Once through the network; `brief` is the keys', and a constant. */
-SIMD_AVX512_DQ SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool brief, const vector *count,
-                                            const vector *tweak, vector *x) {
+SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool brief, const vector *count,
+                                         const vector *tweak, vector *x) {
   vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], high_mask[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
     const vector bits = 64 - (vector)_mm512_lzcnt_epi64((__m512i)(count[v] - 1));
@@ -139,8 +139,8 @@ SIMD_AVX512_DQ SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, boo
   for (int32_t v = 0; v < VECTORS; v++) x[v] = high[v] << shift[v] | low[v];
 }
 
-SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, const vector *count, const vector *tweak,
-                                           vector *x) {
+SIMD_AVX512 SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, const vector *count, const vector *tweak,
+                                        vector *x) {
   if (keys->brief)
     pass_rounds(keys, true, count, tweak, x);
   else
@@ -148,8 +148,8 @@ SIMD_AVX512_DQ SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, cons
 }
 
 /* Puts the lanes of a mask on the stack, which has n: how many it has then. */
-SIMD_AVX512_DQ SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mmask8 mask, vector x, vector place,
-                                        vector count, vector tweak) {
+SIMD_AVX512 SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mmask8 mask, vector x, vector place,
+                                     vector count, vector tweak) {
   _mm512_storeu_si512(w->at + n, _mm512_maskz_compress_epi64(mask, (__m512i)x));
   _mm512_storeu_si512(w->place + n, _mm512_maskz_compress_epi64(mask, (__m512i)place));
   _mm512_storeu_si512(w->count + n, _mm512_maskz_compress_epi64(mask, (__m512i)count));
@@ -158,12 +158,12 @@ SIMD_AVX512_DQ SIMD_INLINE int64_t push(struct feistel_stack *w, int64_t n, __mm
 }
 
 /* As many lanes as are left. */
-SIMD_AVX512_DQ SIMD_INLINE __mmask8 first_lanes(int64_t left) {
+SIMD_AVX512 SIMD_INLINE __mmask8 first_lanes(int64_t left) {
   return left >= LANES ? 0xff : left > 0 ? (__mmask8)((1 << left) - 1) : 0;
 }
 
 /* Takes the uppermost from the stack, as many as go at once, and puts back what is still not below its count. */
-SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const struct feistel_keys *keys, int64_t *positions) {
+SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const struct feistel_keys *keys, int64_t *positions) {
   const int64_t taken = w->n < TOGETHER ? w->n : TOGETHER;
   int64_t n = w->n - taken;
   vector x[VECTORS], place[VECTORS], count[VECTORS], tweak[VECTORS];
@@ -186,8 +186,8 @@ SIMD_AVX512_DQ static void walk_lanes(struct feistel_stack *w, const struct feis
 }
 
 /* Of a run, from `start` on: few that are left in the end wait with those of other runs. */
-SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t start, const struct feistel_keys *keys,
-                                     int64_t *positions, struct feistel_stack *w) {
+SIMD_AVX512 static void run_lanes(const struct feistel_run *run, int64_t start, const struct feistel_keys *keys,
+                                  int64_t *positions, struct feistel_stack *w) {
   const vector lane = {0, 1, 2, 3, 4, 5, 6, 7};
   const vector count = all_lanes((uint64_t)run->count), tweak = all_lanes(run->tweak);
   const vector counts[VECTORS] = {count, count, count, count}, tweaks[VECTORS] = {tweak, tweak, tweak, tweak};
@@ -219,8 +219,8 @@ SIMD_AVX512_DQ static void run_lanes(const struct feistel_run *run, int64_t star
   while (w->n >= TOGETHER) walk_lanes(w, keys, positions);
 }
 
-SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys,
-                                       int64_t *positions) {
+SIMD_AVX512 static void many_avx512(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys,
+                                    int64_t *positions) {
   struct feistel_stack waiting;
   waiting.n = 0;
   int64_t start = 0; /* of the run */
@@ -232,7 +232,7 @@ SIMD_AVX512_DQ static void many_avx512(const struct feistel_run *runs, int64_t n
 
 void feistel_many(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys, int64_t *positions) {
 #if defined(__x86_64__)
-  if (simd_has_avx512_dq()) {
+  if (simd_has_avx512()) {
     many_avx512(runs, nruns, keys, positions);
     return;
   }
