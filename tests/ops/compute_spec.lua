@@ -8,7 +8,9 @@ local arrays = require "tests.support.arrays"
 local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
+local platform = require "tests.support.platform"
 local P = arrays.P
+local it_on_host = platform.host_only(it, pending, "what is computed meanwhile is the host's")
 
 local seed = require "tests.support.seed"
 math.randomseed(seed)
@@ -413,6 +415,71 @@ describe("a reduction", function()
     local none = arrays.new(half, "float32", { 3 })
     assert.equal(C.SHARDRT_EDATA,
       C.shardrt_reduce(C.SHARDRT_SUM, none, 1, int32 { 0 }, arrays.new(half, "float32", {})))
+  end)
+
+  -- (a - b)^2 + c, where b and c are broadcast.
+  local DISTANCE = ffi.new("shardrt_step[3]", { { C.SHARDRT_OP_SUB, 0, 1 }, { C.SHARDRT_OP_SQUARE, 3 },
+    { C.SHARDRT_OP_ADD, 4, 2 } })
+
+  local function bytes(x, i) return ffi.string(arrays.data(x, i), tonumber(C.shardrt_array_shard_bytes(x))) end
+
+  it_on_host("of what is computed meanwhile has the same bits, whether that is stored or not", function()
+    local over = arrays.sharding({ 2 }, { "a" }, P "a")
+    for _, case in ipairs {
+      { { 17000 }, { 0 } }, { { 6, 5003 }, { 1 } }, { { 40, 1500 }, { 0 } }, { { 18, 50, 3 }, { 0, 2 } },
+      { { 302, 1100 }, { 0 } }, { { 2, 70000 }, { 1 } }, { { 17002, 2 }, { 0 } }, { { 20, 513, 9 }, { 1 } },
+      { { 4, 5 }, {} }, { { 4, 0 }, { 1 } },
+    } do
+      local shape, axes = case[1], case[2]
+      local gone, left, rows, last = {}, {}, {}, { shape[#shape] }
+      for _, axis in ipairs(axes) do gone[axis + 1] = true end
+      for d, size in ipairs(shape) do
+        if not gone[d] or d == 1 then left[#left + 1] = d == 1 and gone[d] and 2 or size end
+        rows[d] = d == 1 and size or 1
+      end
+      if #shape == 1 then last = { 1 } end
+      local whole = arrays.sharding({ 2 }, { "a" }, P())
+      local function real() return random() * 2 - 1 end
+      for _, names in ipairs { { "float32", "float32", "float32" }, { "bfloat16", "int8", "float32" } } do
+        local a, b = global(over, names[1], shape, real), global(whole, names[2], last, values(names[2]))
+        local c = global(over, names[3], rows, real)
+        local operands = ffi.new("shardrt_array *[3]", a, b, c)
+        for _, made in ipairs { "float32", "float16", "bool" } do
+          for _, op in ipairs { "SUM", "PROD", "MAX", "MIN", "ANY", "ALL" } do
+            local as = result_dtypes(op, made)[1]
+            local x, expected = arrays.new(over, made, shape), arrays.new(over, as, left)
+            ok(C.shardrt_elementwise(DISTANCE, 3, C.SHARDRT_FLOAT32, 3, operands, x))
+            local code = C.shardrt_reduce(C["SHARDRT_" .. op], x, #axes, int32(axes), expected)
+            for stores = 0, 1 do
+              local also, out = arrays.new(over, made, shape), arrays.new(over, as, left)
+              assert.equal(code, C.shardrt_reduce_elements(C["SHARDRT_" .. op], DISTANCE, 3, C.SHARDRT_FLOAT32, 3,
+                operands, also, stores, #axes, int32(axes), out))
+              for i = 0, code == 0 and 1 or -1 do
+                assert(bytes(expected, i) == bytes(out, i), ("%s of %s, shape {%s}"):format(op, made,
+                  table.concat(shape, ",")))
+                if stores == 1 then assert(bytes(x, i) == bytes(also, i)) end
+              end
+              assert.equal(stores == 1 and code == 0, C.shardrt_array_buffer(also, 0) ~= nil)
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it_on_host("of what is computed meanwhile says what it cannot do", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    local x = global(over, "float32", { 4, 6 })
+    local operands = ffi.new("shardrt_array *[3]", x, x, x)
+    local function try(op, shape, to, left, steps)
+      return C.shardrt_reduce_elements(op, steps or DISTANCE, 3, C.SHARDRT_FLOAT32, 3, operands,
+        arrays.new(over, "float32", shape), 0, 1, int32 { 0 }, arrays.new(over, to, left))
+    end
+    refuses(try(C.SHARDRT_ARGMAX, { 4, 6 }, "int32", { 6 }), C.SHARDRT_EINVAL, "meanwhile")
+    refuses(try(C.SHARDRT_SUM, { 4, 7 }, "float32", { 7 }), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(try(C.SHARDRT_SUM, { 4, 6 }, "float32", { 7 }), C.SHARDRT_EINVAL, "6 elements of a shard")
+    refuses(try(C.SHARDRT_SUM, { 4, 6 }, "float32", { 6 }, ffi.new("shardrt_step[3]", { { C.SHARDRT_OP_SUB, 0, 9 } })),
+      C.SHARDRT_EINVAL, "register 9")
   end)
 end)
 

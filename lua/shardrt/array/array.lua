@@ -259,6 +259,13 @@ end
 ---@return shardrt.array.late?
 function array.late(x) return class.inside(x).late end
 
+--- Notes that what was put off has been done: its handle has buffers.
+---@param x shardrt.Array
+function array.was_made(x)
+  local inside = class.inside(x)
+  inside.handle, inside.late, waiting[x] = inside.late.handle, nil, nil
+end
+
 --- Makes what was put off and reads this array, whose memory is about to go.
 ---@param x shardrt.Array
 function array.settle(x)
@@ -418,8 +425,8 @@ end
 ---@param x shardrt.Array
 function array.drop(x)
   local inside = class.inside(x)
-  local handle = inside.handle
-  inside.handle, inside.finish = false, nil
+  local handle = inside.late and inside.late.handle or inside.handle
+  inside.handle, inside.finish, inside.late, waiting[x] = false, nil, nil, nil
   if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end
 end
 

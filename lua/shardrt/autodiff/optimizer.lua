@@ -283,8 +283,7 @@ function words.clip_by_global_norm(t, max)
   local sum
   tree.map(caller, t, function(leaf, path)
     local x = dispatch.array(caller, leaf, path == "" and "the tree" or path:gsub("^%.", ""))
-    local part = reduce.words.sum(elementwise.words.square(elementwise.words.astype(x, promote.computed(
-      promote.to_float(x.dtype)))))
+    local part = reduce.sum_of_squares(caller, x, shape.axes(caller, nil, x.ndim))
     sum = sum and sum + part or part
     return leaf
   end)

@@ -82,18 +82,18 @@ local function options_of(caller, given, known)
   return o
 end
 
--- Pictures with what stands around them, and how many windows lie over them: {rows, columns}.
-local function padded(caller, x, window, strides, dilation, padding, fill)
-  local spans, out = {}, {}
+-- The pictures with their padding, and how many windows there are one below another, and beside it.
+local function padded_of(caller, x, window, strides, dilation, padding, fill)
+  local sizes, spans, out = x.shape, {}, {}
   for d = 1, 2 do spans[d] = (window[d] - 1) * dilation[d] + 1 end
-  local pads = padding_of(caller, padding, { x.shape[2], x.shape[3] }, spans, strides)
+  local pads = padding_of(caller, padding, { sizes[2], sizes[3] }, spans, strides)
   local widths = { { 0, 0 }, pads[1], pads[2], { 0, 0 } }
   if fill == 0 then
     x = tile.zeros_around(caller, x, widths)
   else
     x = tile.words.pad(x, widths, "constant", fill)
   end
-  local sizes = x.shape
+  sizes = x.shape
   for d = 1, 2 do
     out[d] = math.floor((sizes[d + 1] - spans[d]) / strides[d]) + 1
     if sizes[d + 1] < spans[d] then
@@ -103,10 +103,9 @@ local function padded(caller, x, window, strides, dilation, padding, fill)
   return x, out
 end
 
--- For each place in a window, rows first, the elements that it has in all windows: {N, rows, columns, C} each.
-local function windows_of(caller, x, window, strides, padding, fill)
-  local all, out = {}, nil
-  x, out = padded(caller, x, window, strides, { 1, 1 }, padding, fill)
+-- For each place in a window, rows first, the elements that it has in all windows of these: {N, rows, columns, C} each.
+local function windows_of(x, out, window, strides)
+  local all = {}
   for top = 0, window[1] - 1 do
     for left = 0, window[2] - 1 do
       all[#all + 1] = slice.words.slice(x, {
@@ -209,16 +208,38 @@ function words.conv(x, kernel, options)
   end
   local sizes, strides = kernel.shape, pair_of(caller, "strides", o.strides)
   local dilation, padding = pair_of(caller, "dilation", o.dilation), o.padding == nil and "SAME" or o.padding
-  local channels, out, counts = sizes[3], nil, nil
-  x, counts = padded(caller, x, sizes, strides, dilation, padding, 0)
+  local around, count = padded_of(caller, x, sizes, strides, dilation, padding, 0)
+  local out
   if channels_are_cut(caller, x, kernel) then -- they come first of what is summed over, and stay so
-    local windows = all_windows(caller, x, sizes, strides, dilation, counts, true)
+    local windows = all_windows(caller, around, sizes, strides, dilation, count, true)
     out = einsum.words.einsum("nhwcij,ijco->nhwo", windows, kernel)
   else
-    local windows = all_windows(caller, x, sizes, strides, dilation, counts, false)
+    local windows = all_windows(caller, around, sizes, strides, dilation, count, false)
     out = einsum.words.einsum("nhwijc,ijco->nhwo", windows, kernel)
   end
   return is_first and reshape.words.transpose(out, TO_SECOND) or out
+end
+
+-- The gradients of arrays of which `out` is the largest: the first of those that are it gets dy.
+local function shares_of_first(caller, parts, out, dy)
+  local grads, count, before = {}, #parts, nil
+  local inputs = list.copy(parts)
+  inputs[count + 1], inputs[count + 2] = out, dy
+  for k = 1, count do
+    local part = expression.input(k)
+    local is_largest = f.LOGICAL_OR(f.EQ(part, expression.input(count + 1)), f.NE(part, part))
+    local takes = before and f.LOGICAL_AND(is_largest, f.LOGICAL_NOT(before)) or is_largest
+    before = before and f.LOGICAL_OR(before, is_largest) or is_largest
+    local node = f.SELECT(takes, expression.input(count + 2), 0)
+    grads[k] = elementwise.run("the gradient of " .. caller, inputs, node, parts[1].dtype)
+  end
+  return grads
+end
+
+-- The same array as one of its own, with a gradient for what it was computed from.
+local function with_gradient(caller, x, inputs, vjp)
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  return dispatch.done(caller, dispatch.alias(caller, x, at, dim_axes, x.shape), inputs, vjp)
 end
 
 -- The largest of arrays, element by element. The first of those that are the largest gets the gradient.
@@ -229,22 +250,41 @@ local function first_largest(caller, parts)
     if k > 1 then root = f.MAXIMUM(root, expression.input(k)) end
   end
   local largest = elementwise.run(caller, still, root, parts[1].dtype)
-  local at, dim_axes = common_mesh.of_one(caller, largest)
-  local out = dispatch.alias(caller, largest, at, dim_axes, largest.shape)
-  return dispatch.done(caller, out, parts, function(dy)
-    local grads, count, before = {}, #parts, nil
-    local inputs = list.copy(parts)
-    inputs[count + 1], inputs[count + 2] = out, dy
-    for k = 1, count do
-      local part = expression.input(k)
-      local is_largest = f.LOGICAL_OR(f.EQ(part, expression.input(count + 1)), f.NE(part, part))
-      local takes = before and f.LOGICAL_AND(is_largest, f.LOGICAL_NOT(before)) or is_largest
-      before = before and f.LOGICAL_OR(before, is_largest) or is_largest
-      local node = f.SELECT(takes, expression.input(count + 2), 0)
-      grads[k] = elementwise.run("the gradient of " .. caller, inputs, node, parts[1].dtype)
+  local out
+  out = with_gradient(caller, largest, parts, function(dy) return shares_of_first(caller, parts, out, dy) end)
+  return out
+end
+
+-- Whether windows lie one beside another, and each on one device.
+local function are_apart(caller, x, window, strides)
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  return window[1] == strides[1] and window[2] == strides[2]
+    and not common_mesh.is_cut(at, dim_axes, { 2, 3 })
+end
+
+-- The largest in windows that lie so: each has two dimensions of its own, {N, rows, of a window, columns, of one, C}.
+local function largest_apart(caller, x, count, window)
+  local rows, columns, sizes = count[1], count[2], x.shape
+  if sizes[2] ~= rows * window[1] or sizes[3] ~= columns * window[2] then -- what no window has
+    x = slice.words.slice(x, { {}, { 0, rows * window[1] }, { 0, columns * window[2] } })
+  end
+  x = reshape.words.reshape(x, { sizes[1], rows, window[1], columns, window[2], sizes[4] })
+  local out
+  out = with_gradient(caller, reduce.words.max(dispatch.stop_gradient(x), { 2, 4 }), { x }, function(dy)
+    local parts, stacked = {}, {}
+    for i = 0, window[1] - 1 do
+      for j = 0, window[2] - 1 do
+        local part = slice.words.slice(x, { {}, {}, { i, i + 1 }, {}, { j, j + 1 } })
+        parts[#parts + 1] = reshape.words.reshape(part, { sizes[1], rows, columns, sizes[4] })
+      end
     end
-    return grads
+    local grads = shares_of_first(caller, parts, out, dy)
+    for i = 1, window[1] do
+      stacked[i] = concatenate.words.stack({ unpack(grads, (i - 1) * window[2] + 1, i * window[2]) }, 3)
+    end
+    return { concatenate.words.stack(stacked, 2) }
   end)
+  return out
 end
 
 --- The largest in each window of pictures, as flax.linen.max_pool: windows follow each other by strides of 1, if no
@@ -262,12 +302,20 @@ function words.max_pool(x, window, options)
   if window == nil then fail("%s: the window is nil; it is {rows, columns}", caller) end
   local is_first = o.layout == "NCHW"
   if is_first then x = reshape.words.transpose(x, TO_LAST) end
-  local parts = windows_of(caller, x, pair_of(caller, "the window", window), pair_of(caller, "strides", o.strides),
-    o.padding == nil and "VALID" or o.padding, -math.huge)
-  local out = parts[1]
-  if #parts > 1 and #parts <= MOST_AT_ONCE then
+  local each, strides = pair_of(caller, "the window", window), pair_of(caller, "strides", o.strides)
+  local padded, count = padded_of(caller, x, each, strides, { 1, 1 }, o.padding == nil and "VALID" or o.padding,
+    -math.huge)
+  local places = each[1] * each[2]
+  local out
+  local is_apart = places > 1 and places <= MOST_AT_ONCE and are_apart(caller, padded, each, strides)
+  local parts = not is_apart and windows_of(padded, count, each, strides)
+  if is_apart then
+    out = largest_apart(caller, padded, count, each)
+  elseif places == 1 then
+    out = parts[1]
+  elseif places <= MOST_AT_ONCE then
     out = first_largest(caller, parts)
-  elseif #parts > 1 then
+  else
     local windows = concatenate.words.stack(parts, -1)
     local first = reduce.words.argmax(dispatch.stop_gradient(windows), -1, true)
     out = reshape.words.squeeze(along_axis.rows(caller, windows, first), -1)

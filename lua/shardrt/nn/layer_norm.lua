@@ -39,12 +39,9 @@ function words.layer_norm(x, options)
   if type(epsilon) ~= "number" then fail("%s: epsilon = %s; it is a number", caller, list.show(epsilon)) end
   local axes = shape.axes(caller, o.axis == nil and -1 or o.axis, x.ndim)
   local own = promote.to_float(x.dtype)
-  local wide = elementwise.words.astype(x, promote.computed(own))
-  local i, mean = expression.input, reduce.words.mean(wide, axes, true)
-  local squares = elementwise.run(caller, { wide, mean }, expression.f.SQUARE(i(1) - i(2)), wide.dtype)
-  local variance = reduce.words.mean(squares, axes, true)
-  local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), wide.dtype)
-  local out = elementwise.run(caller, { wide, mean, scale }, (i(1) - i(2)) * i(3), own, wide.dtype)
+  local i, mean, variance = expression.input, reduce.moments(caller, x, axes, true)
+  local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), mean.dtype)
+  local out = elementwise.run(caller, { x, mean, scale }, (i(1) - i(2)) * i(3), own, mean.dtype)
   if o.scale ~= nil then out = elementwise.words.multiply(out, o.scale) end
   if o.bias ~= nil then out = elementwise.words.add(out, o.bias) end
   return out

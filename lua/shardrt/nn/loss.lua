@@ -43,19 +43,20 @@ function words.softmax_cross_entropy_with_integer_labels(logits, labels, axis)
   kept[along + 1] = 1
   local numbers = {}
   for d = 1, logits.ndim do numbers[d] = d == along + 1 and classes or 1 end
-  local label, n = expression.input(2), math.min(classes, 2 ^ 31 - 1)
+  local n, i = math.min(classes, 2 ^ 31 - 1), expression.input
   local computed = promote.computed(logits.dtype) == "float32" and classes > 2 ^ 24 and "float64" or logits.dtype
   local largest, log = reduce.log_sum(caller, logits, { along })
   local number = reshape.words.reshape(creation.words.arange(classes), numbers)
   local labelled = reshape.words.reshape(labels, kept)
-  local class = f.SELECT(f.LT(label, 0), label + n, label)
-  local logs = expression.input(3) - expression.input(4) - expression.input(5)
-  local at_label = elementwise.run(caller, { number, labelled, logits, largest, log },
-    f.SELECT(f.EQ(expression.input(1), class), logs, 0), logits.dtype, computed)
-  local picked = reduce.words.sum(at_label, along)
-  local inside = f.LOGICAL_AND(f.GE(label, -n), f.LT(label, n))
-  return elementwise.run(caller, { picked, labels }, f.SELECT(inside, -expression.input(1), 0 / 0), logits.dtype,
-    computed)
+  local class = elementwise.run(caller, { labelled }, f.SELECT(f.LT(i(1), 0), i(1) + n, i(1)),
+    promote.computed(computed), computed)
+  local at_label = elementwise.run(caller, { number, class, logits }, f.SELECT(f.EQ(i(1), i(2)), i(3), 0),
+    logits.dtype, computed, nil, "reduction alone")
+  local picked = reduce.words.sum(at_label, along, true)
+  local inside = f.LOGICAL_AND(f.GE(i(2), -n), f.LT(i(2), n))
+  local out = elementwise.run(caller, { picked, labelled, largest, log },
+    f.SELECT(inside, i(3) + i(4) - i(1), 0 / 0), logits.dtype, computed)
+  return reshape.words.reshape(out, sizes)
 end
 
 return loss

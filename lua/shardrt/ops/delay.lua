@@ -7,6 +7,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
@@ -48,6 +49,8 @@ end
 ---@field steps integer
 ---@field depth integer
 ---@field is_taped boolean # its gradient may read it once more
+---@field is_single boolean # who reduces it is the only other one who reads it
+---@field is_spent boolean? # nobody reads it any more
 ---@field uses integer # results that wait for it
 
 -- What the steps of an expression take, and how many there are.
@@ -123,13 +126,21 @@ local function waits(operands)
   return false
 end
 
-local function compute_now(caller, out, root, operands, own, computed)
+-- The program, how many steps it has, and the operands for C.
+local function prepared(root, operands)
   local n = #operands
   for i = 1, n do local _ = operands[i].handle end -- what waits is computed first, and has the same room
   local steps, count = expression.program(root, n)
-  local handles, to = rooms[n], out.handle
+  local handles = rooms[n]
   for i = 1, n do handles[i - 1] = operands[i].handle end
-  dispatch.compute(caller, out, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, n, handles, to)
+  return steps, count, handles
+end
+
+local function compute_now(caller, out, root, operands, own, computed)
+  local to = out.handle
+  local steps, count, handles = prepared(root, operands)
+  dispatch.compute(caller, out, C.shardrt_elementwise, steps, count, dtype.named(caller, computed).code, #operands,
+    handles, to)
   for i = 1, #own do array.drop(own[i]) end
 end
 
@@ -137,6 +148,43 @@ local function compute(out, late)
   local root, operands = late.root, late.operands
   if waits(operands) then root, operands = whole(late) end
   compute_now(late.caller, out, root, operands, late.own, late.computed)
+end
+
+--- Reduces what waits, as C.shardrt_reduce does, in the pass that computes it. It comes to memory, too, if that is
+--- better than computing it again for who reads it later.
+---@param caller string
+---@param op integer
+---@param x shardrt.Array
+---@param count integer
+---@param axes ffi.cdata*
+---@param out shardrt.Array
+---@return boolean # whether it was done: it waited
+function delay.reduce(caller, op, x, count, axes, out)
+  local late = array.late(x) ---@cast late shardrt.delay.late?
+  if not late or op == C.SHARDRT_ARGMAX or op == C.SHARDRT_ARGMIN or not dispatch.is_on_host() then return false end
+  local is_last = late.is_single and not late.is_taped
+  local stores = late.weight > LIGHT and not is_last
+  local root, operands = late.root, late.operands
+  if waits(operands) then root, operands = whole(late) end
+  local steps, nsteps, handles = prepared(root, operands)
+  dispatch.compute(caller, out, C.shardrt_reduce_elements, op, steps, nsteps, dtype.named(caller, late.computed).code,
+    #operands, handles, late.handle, stores and 1 or 0, count, axes, out.handle)
+  if stores then
+    array.was_made(x)
+    buffers.tell_collector(x)
+  end
+  if stores or is_last then
+    for i = 1, #late.own do array.drop(late.own[i]) end
+  end
+  late.is_spent = is_last
+  return true
+end
+
+--- Drops what was reduced, where nobody will read it.
+---@param x shardrt.Array
+function delay.drop(x)
+  local late = array.late(x) ---@cast late shardrt.delay.late?
+  if late and late.is_spent then array.drop(x) end
 end
 
 --- Computes a result that was just made, now or when it is looked at.
@@ -148,8 +196,10 @@ end
 ---@param computed string # the dtype in which it is computed
 ---@param name string # the result's dtype
 ---@param sizes integer[] # the result's
-function delay.run(caller, out, root, operands, own, computed, name, sizes)
-  if not tape.is_within() or dispatch.observer or shape.elements(sizes) < LEAST then
+---@param reader string? # "reduction": one reads it next, so that it waits; "reduction alone": and nobody else will
+function delay.run(caller, out, root, operands, own, computed, name, sizes, reader)
+  local may_wait = tape.is_within() or reader and dispatch.is_on_host()
+  if not may_wait or dispatch.observer or shape.elements(sizes) < LEAST then
     compute_now(caller, out, root, operands, own, computed)
     return
   end
@@ -157,7 +207,7 @@ function delay.run(caller, out, root, operands, own, computed, name, sizes)
   late.shape, late.fits, late.is_taped = sizes, name == computed or name == "bool" and IS_TEST[root.op] or false,
     tape.is_open()
   late.weight, late.steps = weigh(root)
-  late.uses, late.depth = 0, 1
+  late.uses, late.depth, late.is_single = 0, 1, reader == "reduction alone"
   for _, x in ipairs(operands) do
     local inner = array.late(x) ---@cast inner shardrt.delay.late?
     if inner then

@@ -216,8 +216,9 @@ end
 ---@param out_dtype string
 ---@param in_dtype string? # in which it is computed; left out: what the arrays' promote to
 ---@param sizes integer[]? # of the result; left out: what the arrays broadcast to
+---@param reader string? # who reads it next, as of delay.run
 ---@return shardrt.Array
-function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
+function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes, reader)
   root, arrays = used(root, arrays)
   local at = common_mesh.of(caller, arrays)
   local layout = layout_of(caller, at, arrays, sizes)
@@ -225,9 +226,20 @@ function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   local out = new_result(caller, at, layout, out_dtype)
   if not dispatch.is_planning() then
     local computed = promote.computed(in_dtype or promoted(arrays))
-    delay.run(caller, out, root, brought, moved, computed, out_dtype, layout.sizes)
+    delay.run(caller, out, root, brought, moved, computed, out_dtype, layout.sizes, reader)
   end
   return dispatch.done(caller, out, arrays, gradient, root)
+end
+
+--- The same for a reduction, which computes it in its own pass.
+---@param caller string
+---@param arrays shardrt.Array[]
+---@param root shardrt.Node
+---@param name string # the dtype in which it is computed, and of the result
+---@param is_kept boolean? # someone else reads it, too
+---@return shardrt.Array
+function elementwise.to_reduce(caller, arrays, root, name, is_kept)
+  return elementwise.run(caller, arrays, root, name, nil, nil, is_kept and "reduction" or "reduction alone")
 end
 
 --- Computes several expressions of the same arrays in one pass. Each may be a part of those behind it, and is rounded

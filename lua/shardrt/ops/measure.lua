@@ -26,8 +26,7 @@ function words.norm(x, axis, keepdims)
   x = dispatch.array(caller, x)
   local own = promote.to_float(x.dtype)
   local axes = shape.axes(caller, axis, x.ndim)
-  local squares = elementwise.words.square(elementwise.words.astype(x, promote.computed(own)))
-  return elementwise.words.astype(elementwise.words.sqrt(reduce.words.sum(squares, axes, keepdims)), own)
+  return elementwise.words.astype(elementwise.words.sqrt(reduce.sum_of_squares(caller, x, axes, keepdims)), own)
 end
 
 local function check_number(caller, name, value, default)
@@ -55,7 +54,7 @@ function words.allclose(a, b, rtol, atol, equal_nan)
   local close = f.LOGICAL_OR(f.EQ(one, other), f.LOGICAL_AND(f.ISFINITE(other), near))
   if equal_nan then close = f.LOGICAL_OR(close, f.LOGICAL_AND(f.ISNAN(one), f.ISNAN(other))) end
   local common = promote.to_float(promote.result({ x.dtype, y.dtype }, {}))
-  return reduce.words.all(elementwise.run(caller, { x, y }, close, "bool", common)):item()
+  return reduce.words.all(elementwise.run(caller, { x, y }, close, "bool", common, nil, "reduction alone")):item()
 end
 
 return measure

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local common_mesh = require "shardrt.ops.common_mesh"
+local delay = require "shardrt.ops.delay"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
@@ -65,6 +66,7 @@ local function worked_out(at, x, axes, keep)
 end
 
 local function compute(caller, op, x, layout, out)
+  if delay.reduce(caller, op, x, layout.count, layout.axes, out) then return end
   dispatch.compute(caller, out, C.shardrt_reduce, op, x.handle, layout.count, layout.axes, out.handle)
 end
 
@@ -99,7 +101,9 @@ local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   else
     out = laid_out(caller, op, at, layout, operands, detail, out_dtype)
   end
-  return dispatch.done(caller, out, operands, vjp, detail, axes)
+  dispatch.done(caller, out, operands, vjp, detail, axes)
+  delay.drop(x)
+  return out
 end
 
 -- A gradient with the reduced axes in place, of size 1.
@@ -112,7 +116,8 @@ end
 -- The gradient of a sum: the same for all that were added.
 local function spread(dy, _, entry)
   local x = entry.inputs[1]
-  return { elementwise.words.broadcast_to(with_axes(dy, x, entry.given), array.sizes(x)) }
+  local own = elementwise.words.astype(dy, x.dtype) -- of which sums may have more digits
+  return { elementwise.words.broadcast_to(with_axes(own, x, entry.given), array.sizes(x)) }
 end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
@@ -145,6 +150,41 @@ local function count_of(x, axes)
   return count
 end
 
+--- The sum of squares over axes, in the dtype in which floats are computed.
+---@param caller string
+---@param x shardrt.Array
+---@param axes integer[]
+---@param keepdims boolean?
+---@return shardrt.Array
+function reduce.sum_of_squares(caller, x, axes, keepdims)
+  local computed = promote.computed(promote.to_float(x.dtype))
+  local squares = elementwise.to_reduce(caller, { x }, expression.f.SQUARE(expression.input(1)), computed)
+  return words.sum(squares, axes, keepdims)
+end
+
+-- The mean in the dtype in which it is computed, in whose range the sum is, too.
+local function wide_mean(x, axes, keepdims)
+  local computed = promote.computed(promote.to_float(x.dtype))
+  if not promote.is_float(x.dtype) then x = elementwise.to_reduce("np.mean", { x }, expression.input(1), computed) end
+  local sum = reduce_axes("np.sum", C.SHARDRT_SUM, x, axes, keepdims, computed, spread)
+  return elementwise.words.divide(sum, count_of(x, axes))
+end
+
+--- The mean over axes, which stay, and the mean of the squared distance from it, in the dtype in which they are
+--- computed.
+---@param caller string
+---@param x shardrt.Array
+---@param axes integer[]
+---@param keepdims boolean? # of the second
+---@return shardrt.Array
+---@return shardrt.Array
+function reduce.moments(caller, x, axes, keepdims)
+  local mean = wide_mean(x, axes, true)
+  local distance = expression.input(1) - expression.input(2)
+  local squares = elementwise.to_reduce(caller, { x, mean }, expression.f.SQUARE(distance), mean.dtype)
+  return mean, wide_mean(squares, axes, keepdims)
+end
+
 --- The mean over axes (all where none are named). Of whole numbers it is float32.
 ---@param x shardrt.Operand
 ---@param axis (integer|integer[])?
@@ -153,10 +193,8 @@ end
 function words.mean(x, axis, keepdims)
   local caller = "np.mean"
   x = dispatch.array(caller, x)
-  local own = promote.to_float(x.dtype)
-  x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
-  local axes = shape.axes(caller, axis, x.ndim)
-  return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
+  local mean = wide_mean(x, shape.axes(caller, axis, x.ndim), keepdims)
+  return elementwise.words.astype(mean, promote.to_float(x.dtype))
 end
 
 -- For each element, the product of all others along the axes. Where one is 0 its own is that of the others, and all
@@ -243,8 +281,9 @@ local function largest_of(x, axes)
   return dispatch.stop_gradient(count_of(x, axes) == 0 and words.sum(x, axes, true) or words.max(x, axes, true))
 end
 
-local function exp_shifted(caller, x, largest)
-  return elementwise.run(caller, { x, largest }, expression.f.EXP(expression.input(1) - expression.input(2)), x.dtype)
+local function exp_shifted(caller, x, largest, is_kept)
+  local root = expression.f.EXP(expression.input(1) - expression.input(2))
+  return elementwise.to_reduce(caller, { x, largest }, root, x.dtype, is_kept)
 end
 
 --- log_softmax is x less two arrays, along axes: its largest, and the logarithm of the sum of exp(x - largest).
@@ -266,7 +305,7 @@ function words.softmax(x, axis)
   local caller = "np.softmax"
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
-  local e = exp_shifted(caller, x, largest_of(x, axes))
+  local e = exp_shifted(caller, x, largest_of(x, axes), true)
   return e / words.sum(e, axes, true)
 end
 
@@ -292,12 +331,8 @@ end
 function words.var(x, axis, keepdims)
   local caller = "np.var"
   x = float_operand(caller, x)
-  local own = x.dtype
-  x = elementwise.words.astype(x, promote.computed(own))
-  local axes = shape.axes(caller, axis, x.ndim)
-  local distance = expression.input(1) - expression.input(2)
-  local squares = elementwise.run(caller, { x, words.mean(x, axes, true) }, expression.f.SQUARE(distance), x.dtype)
-  return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
+  local _, variance = reduce.moments(caller, x, shape.axes(caller, axis, x.ndim), keepdims)
+  return elementwise.words.astype(variance, x.dtype)
 end
 
 --- The standard deviation over axes.

@@ -1,4 +1,3 @@
-// build: -O3
 /* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads,
  * with one result or several.
  *
@@ -7,184 +6,32 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "compute/elementwise/operand.h"
-#include "compute/elementwise/program.h"
+#include "compute/elementwise/tiles.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
-#include "memory/convert.h"
 #include "platform/accelerator.h"
 
 /* Elements of one task, at least and at most; what is not more than the least runs here. */
 enum { LEAST_TASK = 16 * PROGRAM_TILE, MOST_TASK = 64 * PROGRAM_TILE, TASKS_PER_THREAD = 8 };
 
-/* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
-enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
-
 struct elementwise {
-  struct program program;
-  struct operand operands[SHARDRT_MAX_REGISTERS];
-  shardrt_array *const *in;
-  int32_t nout;
-  const int32_t *results; /* their registers, ascending */
-  shardrt_array *const *out;
+  struct tiles tiles;
   struct unique_blocks blocks; /* of each result, which lie alike */
   int64_t elements;            /* of one block */
   int64_t total;
   int64_t task; /* elements of each, but for the last */
 };
 
-/* A part of a block, on one thread. */
-struct block_part {
-  const struct elementwise *self;
-  int64_t shard;
-  const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
-  char *raw;
-  char *slots;
-};
-
-static char *block_part_slot(const struct block_part *part, int32_t r) {
-  const struct program *program = &part->self->program;
-  return part->slots + (size_t)program->slot[r] * program->tile * program->lane;
-}
-
-static const char *block_part_operand(const struct block_part *part, int32_t k) {
-  return shardrt_buffer_data(shardrt_array_buffer(part->self->in[k], part->shard));
-}
-
-/* n times the same lane. */
-static void repeat_first(void *slot, size_t lane, size_t n) {
-  if (lane == sizeof(simd_4)) {
-    const simd_4 first = *(const simd_4 *)slot;
-    for (size_t i = 1; i < n; i++) ((simd_4 *)slot)[i] = first;
-  } else {
-    const simd_8 first = *(const simd_8 *)slot;
-    for (size_t i = 1; i < n; i++) ((simd_8 *)slot)[i] = first;
-  }
-}
-
-static void run_step(struct block_part *part, int32_t i, void *to, size_t n) {
-  const struct program *program = &part->self->program;
-  const shardrt_step *step = &program->steps[i];
-  const int32_t count = program_operands(step);
-  const void *const *values = part->values;
-  const void *from[] = {values[step->a], values[count > 1 ? step->b : step->a], values[count > 2 ? step->c : step->a]};
-  program->kernels[i](from, to, n);
-  part->values[program->nin + i] = to;
-}
-
-/* What all tiles, of n elements or fewer, have in common. */
-static void block_part_begin(struct block_part *part, size_t n) {
-  const struct program *program = &part->self->program;
-  const int32_t nin = program->nin;
-  for (int32_t k = 0; k < nin; k++) {
-    if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
-    convert_elements(part->self->operands[k].dtype, program->dtype, block_part_operand(part, k),
-                     block_part_slot(part, k), 1);
-    repeat_first(block_part_slot(part, k), program->lane, n);
-    part->values[k] = block_part_slot(part, k);
-  }
-  for (int32_t i = 0; i < program->nsteps; i++) {
-    if (!program->fixed[nin + i]) continue;
-    char *slot = block_part_slot(part, nin + i);
-    if (program->kernels[i] == NULL)
-      convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, slot, 1);
-    else
-      run_step(part, i, slot, 1);
-    repeat_first(slot, program->lane, n);
-    part->values[nin + i] = slot;
-  }
-}
-
-/* A tile of operand k: as lanes. */
-static void block_part_load(struct block_part *part, int32_t k, int64_t first, size_t n) {
-  const struct program *program = &part->self->program;
-  const struct operand *operand = &part->self->operands[k];
-  const bool same = operand->dtype == program->dtype;
-  char *slot = program->load[k] == PROGRAM_LOADED ? block_part_slot(part, k) : NULL;
-  const void *found = operand_gather(operand, block_part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
-  if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
-  part->values[k] = same ? found : slot;
-}
-
-/* What step i is the first to need. */
-static void load_operands(struct block_part *part, int32_t i, int64_t first, size_t n) {
-  const struct program *program = &part->self->program;
-  const shardrt_step *step = &program->steps[i];
-  const int32_t count = program_operands(step), a = step->a, b = count > 1 ? step->b : a, c = count > 2 ? step->c : a;
-  const int32_t registers[] = {a, b == a ? program->nin : b, c == a || c == b ? program->nin : c};
-  for (int32_t k = 0; k < 3; k++) {
-    const int32_t r = registers[k];
-    if (r < program->nin && program->first[r] == i && !program->fixed[r]) block_part_load(part, r, first, n);
-  }
-}
-
-/* Where result k's elements from `first` on are to lie. */
-static char *block_part_result(const struct block_part *part, int32_t k, int64_t first) {
-  shardrt_array *out = part->self->out[k];
-  return (char *)shardrt_buffer_data(shardrt_array_buffer(out, part->shard)) +
-         (size_t)first * shardrt_dtype_size(shardrt_array_dtype(out));
-}
-
-static void block_part_tile(struct block_part *part, int64_t first, size_t n) {
-  const struct elementwise *self = part->self;
-  const struct program *program = &self->program;
-  const int32_t nin = program->nin;
-  int32_t result = 0; /* the next one */
-  for (int32_t i = 0; i < program->nsteps; i++) {
-    const bool is_result = result < self->nout && self->results[result] == nin + i;
-    if (!program->fixed[nin + i]) {
-      load_operands(part, i, first, n);
-      run_step(part, i,
-               program->direct[nin + i] ? block_part_result(part, result, first) : block_part_slot(part, nin + i), n);
-    }
-    if (is_result) result++;
-  }
-  for (int32_t k = 0; k < self->nout; k++)
-    if (!program->direct[self->results[k]])
-      convert_elements(program->dtype, shardrt_array_dtype(self->out[k]), part->values[self->results[k]],
-                       block_part_result(part, k, first), n);
-}
-
-static void fetch_begin(const char *at, size_t bytes) {
-  for (size_t i = 0; i < bytes && i < FETCHED; i += CACHE_LINE) __builtin_prefetch(at + i);
-}
-
-/* Brings the beginnings of what a tile reads and writes into the nearest cache, while the one before it is computed: a
- * processor looks ahead by itself as far as a page goes, and a tile is about as long. */
-static void block_part_fetch(const struct block_part *part, int64_t first, size_t n) {
-  const struct elementwise *self = part->self;
-  const struct program *program = &self->program;
-  for (int32_t k = 0; k < program->nin; k++) {
-    const struct operand *operand = &self->operands[k];
-    if (program->first[k] >= 0 && operand_is_plain(operand))
-      fetch_begin(block_part_operand(part, k) + (size_t)first * operand->size, n * operand->size);
-  }
-  for (int32_t k = 0; k < self->nout; k++)
-    fetch_begin(block_part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
-}
-
-/* The elements [first, stop) of a block. */
-static void block_part_run(struct block_part *part, int64_t first, int64_t stop) {
-  const int64_t tile = (int64_t)part->self->program.tile;
-  block_part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
-  for (int64_t at = first, next; at < stop; at = next) {
-    next = stop - at < tile ? stop : at + tile;
-    block_part_fetch(part, next, (size_t)(stop - next < tile ? stop - next : tile));
-    block_part_tile(part, at, (size_t)(next - at));
-  }
-}
-
 static void run_elementwise_task(void *context, int64_t number) {
   const struct elementwise *self = context;
-  char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
-  struct block_part part = {.self = self, .raw = scratch, .slots = scratch + self->program.raw};
+  struct tiles_part part;
   int64_t at = number * self->task;
   const int64_t stop = self->total - at < self->task ? self->total : at + self->task;
   while (at < stop) {
     const int64_t block = at / self->elements, first = at % self->elements;
     const int64_t n = stop - at < self->elements - first ? stop - at : self->elements - first;
-    part.shard = self->blocks.shards[block];
-    block_part_run(&part, first, first + n);
+    tiles_begin(&part, &self->tiles, self->blocks.shards[block], n);
+    tiles_store(&part, first, first + n);
     at += n;
   }
 }
@@ -194,13 +41,14 @@ static void run_elementwise_task(void *context, int64_t number) {
 /* Result r: its step is the last of a program of its own, whose kernels leave out what it does not need. */
 static int result_on_devices(const struct accelerator *platform, const struct elementwise *self, int32_t r,
                              struct accelerator_operand *operands) {
-  const struct program *program = &self->program;
-  const int32_t nsteps = self->results[r] - program->nin + 1;
+  const struct program *program = &self->tiles.program;
+  const int32_t nsteps = self->tiles.results[r] - program->nin + 1;
   const struct accelerator_program given = {program->steps, nsteps, program->nin, program->dtype};
-  shardrt_array *out = self->out[r];
+  shardrt_array *out = self->tiles.out[r];
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
-    for (int32_t k = 0; k < program->nin; k++) operands[k].data = unique_blocks_data(&self->blocks, self->in[k], block);
+    for (int32_t k = 0; k < program->nin; k++)
+      operands[k].data = unique_blocks_data(&self->blocks, self->tiles.in[k], block);
     code = platform->kernels->elementwise("elementwise", unique_blocks_device(&self->blocks, out, block), &given,
                                           operands, shardrt_array_dtype(out),
                                           unique_blocks_data(&self->blocks, out, block), self->elements);
@@ -209,49 +57,25 @@ static int result_on_devices(const struct accelerator *platform, const struct el
 }
 
 static int compute_on_devices(const struct accelerator *platform, const struct elementwise *self) {
-  const struct program *program = &self->program;
+  const struct program *program = &self->tiles.program;
   struct accelerator_operand operands[SHARDRT_MAX_REGISTERS];
   for (int32_t k = 0; k < program->nin; k++) {
-    const struct operand *operand = &self->operands[k];
+    const struct operand *operand = &self->tiles.operands[k];
     operands[k].dtype = operand->dtype;
     operands[k].ndim = operand->ndim;
     memcpy(operands[k].sizes, operand->sizes, sizeof operand->sizes);
     memcpy(operands[k].strides, operand->strides, sizeof operand->strides);
   }
   int code = SHARDRT_OK;
-  for (int32_t r = 0; r < self->nout && code == SHARDRT_OK; r++) code = result_on_devices(platform, self, r, operands);
+  for (int32_t r = 0; r < self->tiles.nout && code == SHARDRT_OK; r++)
+    code = result_on_devices(platform, self, r, operands);
   return code;
 }
 
 /* ---- before it runs --------------------------------------------------------------------------------------------- */
 
-/* How each operand comes to a tile, and what that takes. A bool is converted even to where it would be one. */
-static int set_operands(struct elementwise *self) {
-  struct program *program = &self->program;
-  int64_t shape[SHARDRT_MAX_NDIM] = {0};
-  work_shard_shape(self->out[0], shape);
-  bool raw = false;
-  for (int32_t k = 0; k < program->nin; k++) {
-    struct operand *operand = &self->operands[k];
-    int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out[0]), shape);
-    if (code != SHARDRT_OK) return code;
-    const bool same = operand->dtype == program->dtype;
-    program->load[k] = operand_is_one(operand)             ? PROGRAM_FIXED
-                       : same && operand_is_plain(operand) ? PROGRAM_IN_PLACE
-                                                           : PROGRAM_LOADED;
-    raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
-  }
-  program_find_fixed(program);
-  for (int32_t k = 0; k < self->nout; k++) {
-    const int32_t r = self->results[k];
-    program->direct[r] = shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
-  }
-  program_lay_out(program, self->results, self->nout, raw);
-  return SHARDRT_OK;
-}
-
 static void set_tasks(struct elementwise *self) {
-  self->elements = work_shard_elements(self->out[0]);
+  self->elements = work_shard_elements(self->tiles.out[0]);
   self->total = self->blocks.count * self->elements;
   const int64_t share = self->total / ((int64_t)work_threads() * TASKS_PER_THREAD);
   self->task = share < LEAST_TASK ? LEAST_TASK : share > MOST_TASK ? MOST_TASK : share / PROGRAM_TILE * PROGRAM_TILE;
@@ -259,13 +83,13 @@ static void set_tasks(struct elementwise *self) {
 
 /* Results are of steps, ascend, and lie as the first one. */
 static int check_results(const struct elementwise *self, int32_t registers) {
-  const int32_t nin = self->program.nin;
-  for (int32_t k = 0; k < self->nout; k++) {
-    const int32_t r = self->results[k], after = k > 0 ? self->results[k - 1] : nin - 1;
+  const int32_t nin = self->tiles.program.nin;
+  for (int32_t k = 0; k < self->tiles.nout; k++) {
+    const int32_t r = self->tiles.results[k], after = k > 0 ? self->tiles.results[k - 1] : nin - 1;
     if (r <= after || r >= registers)
       return error_set(SHARDRT_EINVAL, "elementwise: result %d is register %d; it is one from %d to %d", k, r,
                        after + 1, registers - 1);
-    const shardrt_array *first = self->out[0], *out = self->out[k];
+    const shardrt_array *first = self->tiles.out[0], *out = self->tiles.out[k];
     bool alike = shardrt_array_ndim(out) == shardrt_array_ndim(first) &&
                  shardrt_sharding_equal(shardrt_array_sharding(out), shardrt_array_sharding(first));
     for (int32_t d = 0; alike && d < shardrt_array_ndim(first); d++)
@@ -277,10 +101,10 @@ static int check_results(const struct elementwise *self, int32_t registers) {
 }
 
 static int begin_blocks(struct elementwise *self, int32_t nin) {
-  const shardrt_array *const *in = (const shardrt_array *const *)self->in;
-  int code = unique_blocks_begin("elementwise", nin, in, self->out[0], &self->blocks);
-  for (int32_t k = 1; k < self->nout && code == SHARDRT_OK; k++) {
-    code = work_outputs(self->out[k]);
+  const shardrt_array *const *in = (const shardrt_array *const *)self->tiles.in;
+  int code = unique_blocks_begin("elementwise", nin, in, self->tiles.out[0], &self->blocks);
+  for (int32_t k = 1; k < self->tiles.nout && code == SHARDRT_OK; k++) {
+    code = work_outputs(self->tiles.out[k]);
     if (code != SHARDRT_OK) unique_blocks_end(&self->blocks);
   }
   return code;
@@ -290,10 +114,10 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
                                 shardrt_array *const *in, int32_t nout, const int32_t *results,
                                 shardrt_array *const *out) {
   if (nout < 1) return error_set(SHARDRT_EINVAL, "elementwise: %d results; there is one or more", nout);
-  struct elementwise self = {.in = in, .nout = nout, .results = results, .out = out};
-  int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
+  struct elementwise self = {.tiles = {.in = in, .nout = nout, .results = results, .out = out, .stores = true}};
+  int code = program_set(&self.tiles.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
-  if (code == SHARDRT_OK) code = set_operands(&self);
+  if (code == SHARDRT_OK) code = tiles_set(&self.tiles);
   if (code == SHARDRT_OK) code = begin_blocks(&self, nin);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);

@@ -61,15 +61,15 @@ bool operand_is_plain(const struct operand *operand) {
 /* n elements to `to`, all of them *from, or those from there on. Runs are often short: no calls. */
 #define COPY_RUN(type)                                                                                                 \
   do {                                                                                                                 \
-    const type *source = from;                                                                                         \
+    const type *source = from, one = *source;                                                                          \
     type *target = to;                                                                                                 \
     if (same)                                                                                                          \
-      for (int64_t i = 0; i < n; i++) target[i] = *source;                                                             \
+      for (int64_t i = 0; i < n; i++) target[i] = one;                                                                 \
     else                                                                                                               \
       for (int64_t i = 0; i < n; i++) target[i] = source[i];                                                           \
   } while (0)
 
-static void copy_operand_run(size_t size, const void *restrict from, void *restrict to, int64_t n, bool same) {
+SIMD_INLINE void copy_operand_run(size_t size, const void *restrict from, void *restrict to, int64_t n, bool same) {
   switch (size) {
   case 1:
     COPY_RUN(simd_1);
@@ -86,7 +86,8 @@ static void copy_operand_run(size_t size, const void *restrict from, void *restr
   }
 }
 
-const void *operand_gather(const struct operand *operand, const void *shard, int64_t first, int64_t n, void *room) {
+SIMD_INLINE const void *gather_body(const struct operand *operand, const void *shard, int64_t first, int64_t n,
+                                    void *room) {
   const size_t size = operand->size;
   const int32_t inner = operand->ndim - 1;
   int64_t at[SHARDRT_MAX_NDIM] = {0}, offset = 0, left = first;
@@ -113,4 +114,26 @@ const void *operand_gather(const struct operand *operand, const void *shard, int
     }
   }
   return room;
+}
+
+typedef const void *gather(const struct operand *operand, const void *shard, int64_t first, int64_t n, void *room);
+
+static const void *gather_plain(const struct operand *operand, const void *shard, int64_t first, int64_t n,
+                                void *room) {
+  return gather_body(operand, shard, first, n, room);
+}
+
+SIMD_AVX2 static const void *gather_avx2(const struct operand *operand, const void *shard, int64_t first, int64_t n,
+                                         void *room) {
+  return gather_body(operand, shard, first, n, room);
+}
+
+SIMD_AVX512 static const void *gather_avx512(const struct operand *operand, const void *shard, int64_t first, int64_t n,
+                                             void *room) {
+  return gather_body(operand, shard, first, n, room);
+}
+
+const void *operand_gather(const struct operand *operand, const void *shard, int64_t first, int64_t n, void *room) {
+  static gather *const gathers[SIMD_LEVELS] = {gather_plain, gather_avx2, gather_avx512};
+  return gathers[simd_level()](operand, shard, first, n, room);
 }

@@ -28,6 +28,19 @@ static const void *load_search_lanes(const struct extreme_search *self, const ch
   return room;
 }
 
+/* The best of n elements, as a lane. */
+static void best_of_block(const struct extreme_search *self, const char *x, size_t first, size_t n, void *best) {
+  double room[REDUCE_BLOCK], key, value;
+  if (!reduce_is_ordered(self->op, self->from)) {
+    reduce_groups(self->op, self->lane, load_search_lanes(self, x, first, n, room), best, 1, n, 1);
+    return;
+  }
+  reduce_order(self->op, self->from, x + first * shardrt_dtype_size(self->from), room, n);
+  reduce_groups(self->op, reduce_ordered_lane(self->from), room, &key, 1, n, 1);
+  reduce_values(self->op, self->from, &key, &value, 1);
+  convert_elements(self->from, self->lane, &value, best, 1);
+}
+
 /* Elements one behind the other, some of a row: the best of each block by the loops for the best, and then where it
  * stands in the first block that has it. */
 static void search_row(const struct extreme_search *self, const char *x, size_t at, size_t top, size_t bottom,
@@ -36,7 +49,7 @@ static void search_row(const struct extreme_search *self, const char *x, size_t 
   size_t best_top = top;
   for (size_t i = top; i < bottom; i += REDUCE_BLOCK) {
     const size_t n = bottom - i < REDUCE_BLOCK ? bottom - i : REDUCE_BLOCK;
-    reduce_groups(self->op, self->lane, load_search_lanes(self, x, at + i, n, room), &block_best, 1, n, 1);
+    best_of_block(self, x, at + i, n, &block_best);
     int32_t better = 0;
     if (i == top)
       memcpy(best, &block_best, self->lane_bytes);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "compute/elementwise/tiles.h"
 #include "compute/reduce/extreme.h"
 #include "compute/reduce/pass.h"
 #include "compute/reduce/reduce_loops.h"
@@ -24,30 +25,56 @@ struct reduce_pass {
   int32_t lane; /* in which it computes, */
   int32_t to;   /* and of what it leaves */
   bool truth;   /* whether elements are not 0 counts, and nothing else */
+  bool orders;  /* what it reads are floats, of which lanes say the order only */
   const struct unique_blocks *blocks;
-  const shardrt_array *x; /* NULL: it reads `before` */
-  shardrt_array *out;     /* NULL: it leaves `after` */
+  const struct tiles *tiles; /* NULL: x has data */
+  const shardrt_array *x;    /* NULL: it reads `before` */
+  shardrt_array *out;        /* NULL: it leaves `after` */
   const char *before;
   char *after;
 };
 
-/* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: where they stand, or in `room`. */
-static const void *load_pass_lanes(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
-  const char *from = x + first * shardrt_dtype_size(self->from);
+/* A block that a thread reads: where it lies, or what computes it. */
+struct pass_block {
+  const char *data;
+  struct tiles_part *part; /* NULL: it has data */
+};
+
+/* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: until the next call, or in `room`. */
+static const void *load_pass_lanes(const struct reduce_pass *self, const struct pass_block *x, size_t first, size_t n,
+                                   void *room) {
+  double raw[REDUCE_BLOCK]; /* for any elements */
+  const bool same = self->from == self->lane && !self->truth;
+  const char *from = x->part != NULL
+                         ? tiles_read(x->part, (int64_t)first, (int64_t)(first + n), same ? room : (void *)raw)
+                         : x->data + first * shardrt_dtype_size(self->from);
   if (self->truth) {
     uint8_t truths[REDUCE_BLOCK];
     convert_elements(self->from, SHARDRT_BOOL, from, truths, n);
     convert_elements(SHARDRT_BOOL, self->lane, truths, room, n);
     return room;
   }
-  if (self->from == self->lane) return from;
-  convert_elements(self->from, self->lane, from, room, n);
+  if (same) return from;
+  if (self->orders)
+    reduce_order(self->op, self->from, from, room, n);
+  else
+    convert_elements(self->from, self->lane, from, room, n);
   return room;
+}
+
+/* n elements that the pass leaves, of lanes. */
+static void store_pass_lanes(const struct reduce_pass *self, const void *lanes, char *out, size_t first, size_t n) {
+  char *to = out + first * shardrt_dtype_size(self->to);
+  if (reduce_is_ordered(self->op, self->to))
+    reduce_values(self->op, self->to, lanes, to, n);
+  else
+    convert_elements(self->lane, self->to, lanes, to, n);
 }
 
 /* Rows that follow one another, `width` elements of each, the first of which is element `at` of x: by halves, down to
  * what is reduced at once. */
-static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at, size_t rows, size_t width, void *to) {
+static void reduce_rows(const struct reduce_pass *self, const struct pass_block *x, size_t at, size_t rows,
+                        size_t width, void *to) {
   const size_t inner = self->pass.inner, base = self->pass.base;
   double room[REDUCE_BLOCK]; /* for any lanes */
   if (rows > base) {
@@ -66,19 +93,21 @@ static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at
 }
 
 /* Outer ones so small that several stand in a block. */
-static void reduce_small(const struct reduce_pass *self, const char *x, const struct pass_part *part, char *out) {
+static void reduce_small(const struct reduce_pass *self, const struct pass_block *x, const struct pass_part *part,
+                         char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner, several = REDUCE_BLOCK / (n * inner);
   double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
     const size_t count = part->last - o < several ? part->last - o : several;
     const void *lanes = load_pass_lanes(self, x, o * n * inner, count * n * inner, room);
     reduce_groups(self->op, self->lane, lanes, reduced, count, n, inner);
-    convert_elements(self->lane, self->to, reduced, out + o * inner * shardrt_dtype_size(self->to), count * inner);
+    store_pass_lanes(self, reduced, out, o * inner, count * inner);
     o += count;
   }
 }
 
-static void reduce_large(const struct reduce_pass *self, const char *x, const struct pass_part *part, char *out) {
+static void reduce_large(const struct reduce_pass *self, const struct pass_block *x, const struct pass_part *part,
+                         char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner;
   double reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last; o++)
@@ -86,7 +115,7 @@ static void reduce_large(const struct reduce_pass *self, const char *x, const st
       const size_t width = part->right - c < REDUCE_BLOCK ? part->right - c : REDUCE_BLOCK;
       const size_t to = (o * self->pass.chunks + part->number) * inner + c;
       reduce_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, reduced);
-      convert_elements(self->lane, self->to, reduced, out + to * shardrt_dtype_size(self->to), width);
+      store_pass_lanes(self, reduced, out, to, width);
     }
 }
 
@@ -101,14 +130,22 @@ static void reduce_task(void *context, int64_t number) {
   const int64_t block = number / pass->tasks;
   const struct pass_part part = pass_part(pass, number % pass->tasks);
   const size_t lane = shardrt_dtype_size(self->lane);
-  const char *x = self->x != NULL ? unique_blocks_data(self->blocks, self->x, block)
-                                  : self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;
+  struct tiles_part tiles;
+  struct pass_block x = {.data = NULL};
+  if (self->x == NULL) {
+    x.data = self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;
+  } else if (self->tiles == NULL) {
+    x.data = unique_blocks_data(self->blocks, self->x, block);
+  } else {
+    x.part = &tiles;
+    tiles_begin(&tiles, self->tiles, self->blocks->shards[block], REDUCE_BLOCK);
+  }
   char *out = self->out != NULL ? unique_blocks_data(self->blocks, self->out, block)
                                 : self->after + (size_t)block * elements_left(pass) * lane;
   if (pass->inner <= PASS_NARROW && pass->n <= pass->base)
-    reduce_small(self, x, &part, out);
+    reduce_small(self, &x, &part, out);
   else
-    reduce_large(self, x, &part, out);
+    reduce_large(self, &x, &part, out);
 }
 
 /* ---- axes ------------------------------------------------------------------------------------------------------- */
@@ -177,7 +214,7 @@ static int run_passes(struct reduce_pass *self, struct axes axes, shardrt_array 
     alloc_free(before);
     before = self->after;
     self->x = NULL;
-    self->truth = false;
+    self->truth = self->orders = false;
     self->from = self->lane;
   }
   alloc_free(before);
@@ -285,8 +322,8 @@ static int fill_empty(const struct unique_blocks *blocks, int32_t op, shardrt_ar
   return SHARDRT_OK;
 }
 
-static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const shardrt_array *x,
-                         const struct axes *axes, shardrt_array *out) {
+static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const struct tiles *tiles,
+                         const shardrt_array *x, const struct axes *axes, shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), to = shardrt_array_dtype(out);
   if (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN) {
     struct axes left = *axes;
@@ -303,15 +340,26 @@ static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const s
       code = reduce_on_device(blocks, b, op, x, axes, out);
     return code;
   }
-  struct reduce_pass pass = {.op = op, .from = from, .lane = reduce_lane(to), .blocks = blocks, .x = x};
+  struct reduce_pass pass = {
+      .op = op, .from = from, .orders = reduce_is_ordered(op, from), .blocks = blocks, .tiles = tiles, .x = x};
   if (op == SHARDRT_ANY || op == SHARDRT_ALL) {
     pass.op = op == SHARDRT_ANY ? SHARDRT_MAX : SHARDRT_MIN;
     pass.truth = true;
   }
+  pass.lane = op == SHARDRT_MAX || op == SHARDRT_MIN ? reduce_ordered_lane(to) : reduce_lane(to);
   return run_passes(&pass, *axes, out, to);
 }
 
-int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out) {
+/* Of `blocks` that were begun; with `tiles` x has no data yet. */
+static int reduce_begun(const struct unique_blocks *blocks, int32_t op, const struct tiles *tiles,
+                        const shardrt_array *x, const struct axes *axes, bool empty, shardrt_array *out) {
+  if (work_shard_elements(out) == 0) return SHARDRT_OK;
+  return empty ? fill_empty(blocks, op, out) : reduce_blocks(blocks, op, tiles, x, axes, out);
+}
+
+/* The axes of x's shard; in *empty whether none of its elements is reduced. */
+static int check_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes,
+                        const shardrt_array *out, struct axes *list, bool *empty) {
   if (op < 0 || op >= SHARDRT_REDUCE_COUNT) return error_set(SHARDRT_EINVAL, "there is no reduction number %d", op);
   bool vanishes[SHARDRT_MAX_NDIM] = {false};
   int code = check_reduce_dtypes(op, shardrt_array_dtype(x), shardrt_array_dtype(out));
@@ -321,26 +369,66 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   work_shard_shape(x, shape);
   const int64_t elements = work_shard_elements(out);
   const bool here = shardrt_array_shard_count(out) > 0;
-  struct axes list = {0};
-  bool empty = false;
+  *list = (struct axes){0};
+  *empty = false;
   for (int32_t d = 0; d < shardrt_array_ndim(x); d++) {
-    axes_add(&list, (size_t)shape[d], vanishes[d]);
+    axes_add(list, (size_t)shape[d], vanishes[d]);
     if (!vanishes[d]) kept *= shape[d];
-    if (vanishes[d] && shape[d] == 0) empty = true;
+    if (vanishes[d] && shape[d] == 0) *empty = true;
   }
   if (here && kept != elements)
     return error_set(SHARDRT_EINVAL, "%s leaves %" PRId64 " elements of a shard; the result has %" PRId64, names[op],
                      kept, elements);
   const bool any = op == SHARDRT_SUM || op == SHARDRT_PROD || op == SHARDRT_ANY || op == SHARDRT_ALL;
-  if (here && empty && elements > 0 && !any)
+  if (here && *empty && elements > 0 && !any)
     return error_set(SHARDRT_EINVAL, "%s of no elements: there is none", names[op]);
+  return SHARDRT_OK;
+}
+
+int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out) {
+  struct axes list;
   struct unique_blocks blocks;
-  code = unique_blocks_begin(names[op], 1, &x, out, &blocks);
+  bool empty = false;
+  int code = check_reduce(op, x, naxes, axes, out, &list, &empty);
+  if (code == SHARDRT_OK) code = unique_blocks_begin(names[op], 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
-  if (empty)
-    code = fill_empty(&blocks, op, out);
-  else if (elements > 0 && here)
-    code = reduce_blocks(&blocks, op, x, &list, out);
+  code = reduce_begun(&blocks, op, NULL, x, &list, empty, out);
+  unique_blocks_end(&blocks);
+  return code;
+}
+
+/* Lists the blocks of the result, and gives it its buffers; x too, where it is stored. */
+static int begin_elements(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *x, bool stores,
+                          shardrt_array *out, struct unique_blocks *blocks) {
+  struct unique_blocks stored;
+  int code = unique_blocks_begin(what, nin, in, out, blocks);
+  if (code != SHARDRT_OK || !stores) return code;
+  code = unique_blocks_begin(what, nin, in, x, &stored);
+  if (code == SHARDRT_OK && stored.count != blocks->count)
+    code = error_set(SHARDRT_EINVAL, "%s: of %" PRId64 " blocks it makes %" PRId64 ": they are to be as many", what,
+                     stored.count, blocks->count);
+  unique_blocks_end(&stored);
+  if (code != SHARDRT_OK) unique_blocks_end(blocks);
+  return code;
+}
+
+int shardrt_reduce_elements(int32_t op, const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                            shardrt_array *const *in, shardrt_array *x, int32_t stores, int32_t naxes,
+                            const int32_t *axes, shardrt_array *out) {
+  const int32_t last = nin + nsteps - 1;
+  struct tiles tiles = {.in = in, .nout = 1, .results = &last, .out = &x, .stores = stores != 0};
+  struct axes list;
+  struct unique_blocks blocks;
+  bool empty = false;
+  int code = check_reduce(op, x, naxes, axes, out, &list, &empty);
+  if (code == SHARDRT_OK && (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN || accelerator_get() != NULL))
+    code = error_set(SHARDRT_EINVAL, "%s of what is computed meanwhile: an index, or not on the host", names[op]);
+  if (code == SHARDRT_OK) code = program_set(&tiles.program, steps, nsteps, compute_dtype, nin);
+  if (code == SHARDRT_OK) code = tiles_set(&tiles);
+  if (code == SHARDRT_OK)
+    code = begin_elements(names[op], nin, (const shardrt_array *const *)in, x, tiles.stores, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  code = reduce_begun(&blocks, op, &tiles, x, &list, empty, out);
   unique_blocks_end(&blocks);
   return code;
 }

@@ -2,7 +2,7 @@
 #ifndef SHARDRT_COMPUTE_REDUCE_REDUCE_API_H
 #define SHARDRT_COMPUTE_REDUCE_REDUCE_API_H
 
-#include "compute/compute_api.h"
+#include "compute/elementwise/elementwise_api.h"
 
 enum {
   SHARDRT_SUM,
@@ -28,6 +28,13 @@ enum {
  *              the axes (without those of size 1) are no neighbours.
  * The result's bits depend on x's shard, its shape and the axes only: not on how many threads there are. */
 int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out);
+
+/* The same of an x that has no data yet, but for indices: each element is computed by a program, as
+ * shardrt_elementwise(steps, nsteps, compute_dtype, nin, in, x) does, when it is reduced. `stores`: x gets its data,
+ * too. The result has the same bits either way. On the host only. */
+int shardrt_reduce_elements(int32_t op, const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                            shardrt_array *const *in, shardrt_array *x, int32_t stores, int32_t naxes,
+                            const int32_t *axes, shardrt_array *out);
 
 /* Along an axis the sums of each element and those before it; `backward`: and those behind it. out has x's shape and
  * dtype, not bool. float16 and bfloat16 are added in float32, whole numbers wrap. */

@@ -105,23 +105,6 @@ enum { FEW = 16, STRIPE = 64 };
     groups_body_##OP##_##LANE(x, to, count, rows, width);                                                              \
   }
 
-/* Below 0 where the sign bit is set. */
-SIMD_INLINE int32_t signs_f32(float x) {
-  int32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-SIMD_INLINE int64_t signs_f64(double x) {
-  int64_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-/* Of a zero and its negative, which are equal, the same one in any order. */
-#define MOST(a, b, signs)  (((b > a) | (b != b) | ((b == a) & (signs(b) >= 0))) ? b : a)
-#define LEAST(a, b, signs) (((b < a) | (b != b) | ((b == a) & (signs(b) < 0))) ? b : a)
-
 /* Wrapping is what unsigned types do, and the bits are the same for signed ones. */
 #define REDUCE_ALL(X)                                                                                                  \
   X(SUM, INT32, uint32_t, a + b)                                                                                       \
@@ -136,14 +119,12 @@ SIMD_INLINE int64_t signs_f64(double x) {
   X(MAX, UINT32, uint32_t, b > a ? b : a)                                                                              \
   X(MAX, INT64, int64_t, b > a ? b : a)                                                                                \
   X(MAX, UINT64, uint64_t, b > a ? b : a)                                                                              \
-  X(MAX, FLOAT32, float, MOST(a, b, signs_f32))                                                                        \
-  X(MAX, FLOAT64, double, MOST(a, b, signs_f64))                                                                       \
+  X(MAX, INT16, int16_t, b > a ? b : a)                                                                                \
   X(MIN, INT32, int32_t, b < a ? b : a)                                                                                \
   X(MIN, UINT32, uint32_t, b < a ? b : a)                                                                              \
   X(MIN, INT64, int64_t, b < a ? b : a)                                                                                \
   X(MIN, UINT64, uint64_t, b < a ? b : a)                                                                              \
-  X(MIN, FLOAT32, float, LEAST(a, b, signs_f32))                                                                       \
-  X(MIN, FLOAT64, double, LEAST(a, b, signs_f64))
+  X(MIN, INT16, int16_t, b < a ? b : a)
 REDUCE_ALL(REDUCE_LOOPS) /* NOLINT(clang-analyzer-core.uninitialized.Assign): a group is not empty */
 
 static const struct loops {
@@ -168,6 +149,79 @@ void reduce_into(int32_t op, int32_t lane, void *to, const void *x, size_t n) {
 void reduce_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width) {
   assert(rows >= 1); /* a group is not empty */
   loops_of(op, lane)->groups[simd_has_avx2()](x, to, count, rows, width);
+}
+
+/* ---- floats in order -------------------------------------------------------------------------------------------- */
+
+int32_t reduce_ordered_lane(int32_t dtype) {
+  switch (dtype) {
+  case SHARDRT_INT16:
+  case SHARDRT_FLOAT16:
+  case SHARDRT_BFLOAT16:
+    return SHARDRT_INT16;
+  case SHARDRT_FLOAT32:
+    return SHARDRT_INT32;
+  case SHARDRT_FLOAT64:
+    return SHARDRT_INT64;
+  default:
+    return reduce_lane(dtype);
+  }
+}
+
+/* The bits of a float without its sign ascend with it. Of negative ones they are turned round; then NaNs lie at both
+ * ends, and `nans`, which is how many each sign has, moves the ones at the wrong end past it to the other. */
+#define ORDER_LOOPS(width)                                                                                             \
+  SIMD_INLINE void order_body_##width(const void *x, void *to, size_t n, uint##width##_t nans) {                       \
+    const int##width##_t *restrict from = x;                                                                           \
+    int##width##_t *restrict keys = to;                                                                                \
+    for (size_t k = 0; k < n; k++) {                                                                                   \
+      const uint##width##_t turned = (uint##width##_t)(from[k] ^ ((from[k] >> (width - 1)) & INT##width##_MAX));       \
+      keys[k] = (int##width##_t)(uint##width##_t)(turned - nans);                                                      \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void order_plain_##width(const void *x, void *to, size_t n, uint64_t nans) {                                  \
+    order_body_##width(x, to, n, (uint##width##_t)nans);                                                               \
+  }                                                                                                                    \
+  SIMD_AVX2 static void order_avx2_##width(const void *x, void *to, size_t n, uint64_t nans) {                         \
+    order_body_##width(x, to, n, (uint##width##_t)nans);                                                               \
+  }                                                                                                                    \
+  static void values_##width(const void *x, void *to, size_t n, uint64_t nans) {                                       \
+    const int##width##_t *keys = x;                                                                                    \
+    int##width##_t *values = to;                                                                                       \
+    for (size_t k = 0; k < n; k++) {                                                                                   \
+      const int##width##_t turned = (int##width##_t)((uint##width##_t)keys[k] + (uint##width##_t)nans);                \
+      values[k] = (int##width##_t)(turned ^ ((turned >> (width - 1)) & INT##width##_MAX));                             \
+    }                                                                                                                  \
+  }
+ORDER_LOOPS(16)
+ORDER_LOOPS(32)
+ORDER_LOOPS(64)
+
+static const struct {
+  void (*order[2])(const void *x, void *to, size_t n, uint64_t nans);
+  void (*values)(const void *x, void *to, size_t n, uint64_t nans);
+  uint64_t nans;
+} orders[SHARDRT_DTYPE_COUNT] = {
+    [SHARDRT_FLOAT16] = {{order_plain_16, order_avx2_16}, values_16, 0x3FF},
+    [SHARDRT_BFLOAT16] = {{order_plain_16, order_avx2_16}, values_16, 0x7F},
+    [SHARDRT_FLOAT32] = {{order_plain_32, order_avx2_32}, values_32, 0x7FFFFF},
+    [SHARDRT_FLOAT64] = {{order_plain_64, order_avx2_64}, values_64, 0xFFFFFFFFFFFFF},
+};
+
+bool reduce_is_ordered(int32_t op, int32_t dtype) {
+  return (op == SHARDRT_MAX || op == SHARDRT_MIN) && orders[dtype].nans != 0;
+}
+
+static uint64_t moved_nans(int32_t op, int32_t dtype) {
+  return op == SHARDRT_MAX ? orders[dtype].nans : -orders[dtype].nans;
+}
+
+void reduce_order(int32_t op, int32_t dtype, const void *x, void *to, size_t n) {
+  orders[dtype].order[simd_has_avx2()](x, to, n, moved_nans(op, dtype));
+}
+
+void reduce_values(int32_t op, int32_t dtype, const void *x, void *to, size_t n) {
+  orders[dtype].values(x, to, n, moved_nans(op, dtype));
 }
 
 /* ---- where it is ------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,194 @@
+// build: -O3
+/* tiles.c - compiled with -O3. */
+#include "compute/elementwise/tiles.h"
+
+#include "base/simd.h"
+#include "compute/work.h"
+#include "memory/convert.h"
+
+/* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
+enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
+
+static char *part_slot(const struct tiles_part *part, int32_t r) {
+  const struct program *program = &part->self->program;
+  return part->slots + (size_t)program->slot[r] * program->tile * program->lane;
+}
+
+static const char *part_operand(const struct tiles_part *part, int32_t k) {
+  return shardrt_buffer_data(shardrt_array_buffer(part->self->in[k], part->shard));
+}
+
+/* n times the same lane. */
+static void repeat_first(void *slot, size_t lane, size_t n) {
+  if (lane == sizeof(simd_4)) {
+    const simd_4 first = *(const simd_4 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_4 *)slot)[i] = first;
+  } else {
+    const simd_8 first = *(const simd_8 *)slot;
+    for (size_t i = 1; i < n; i++) ((simd_8 *)slot)[i] = first;
+  }
+}
+
+static void run_step(struct tiles_part *part, int32_t i, void *to, size_t n) {
+  const struct program *program = &part->self->program;
+  const shardrt_step *step = &program->steps[i];
+  const int32_t count = program_operands(step);
+  const void *const *values = part->values;
+  const void *from[] = {values[step->a], values[count > 1 ? step->b : step->a], values[count > 2 ? step->c : step->a]};
+  program->kernels[i](from, to, n);
+  part->values[program->nin + i] = to;
+}
+
+/* What all tiles, of n elements or fewer, have in common. */
+static void set_fixed(struct tiles_part *part, size_t n) {
+  const struct program *program = &part->self->program;
+  const int32_t nin = program->nin;
+  for (int32_t k = 0; k < nin; k++) {
+    if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
+    convert_elements(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
+    repeat_first(part_slot(part, k), program->lane, n);
+    part->values[k] = part_slot(part, k);
+  }
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    if (!program->fixed[nin + i]) continue;
+    char *slot = part_slot(part, nin + i);
+    if (program->kernels[i] == NULL)
+      convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, slot, 1);
+    else
+      run_step(part, i, slot, 1);
+    repeat_first(slot, program->lane, n);
+    part->values[nin + i] = slot;
+  }
+}
+
+/* A tile of operand k: as lanes. */
+static void load_operand(struct tiles_part *part, int32_t k, int64_t first, size_t n) {
+  const struct program *program = &part->self->program;
+  const struct operand *operand = &part->self->operands[k];
+  const bool same = operand->dtype == program->dtype;
+  char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
+  const void *found = operand_gather(operand, part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
+  if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
+  part->values[k] = same ? found : slot;
+}
+
+/* What step i is the first to need. */
+static void load_operands(struct tiles_part *part, int32_t i, int64_t first, size_t n) {
+  const struct program *program = &part->self->program;
+  const shardrt_step *step = &program->steps[i];
+  const int32_t count = program_operands(step), a = step->a, b = count > 1 ? step->b : a, c = count > 2 ? step->c : a;
+  const int32_t registers[] = {a, b == a ? program->nin : b, c == a || c == b ? program->nin : c};
+  for (int32_t k = 0; k < 3; k++) {
+    const int32_t r = registers[k];
+    if (r < program->nin && program->first[r] == i && !program->fixed[r]) load_operand(part, r, first, n);
+  }
+}
+
+/* Where result k's elements from `first` on are to lie. */
+static char *part_result(const struct tiles_part *part, int32_t k, int64_t first) {
+  shardrt_array *out = part->self->out[k];
+  return (char *)shardrt_buffer_data(shardrt_array_buffer(out, part->shard)) +
+         (size_t)first * shardrt_dtype_size(shardrt_array_dtype(out));
+}
+
+static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
+  const struct tiles *self = part->self;
+  const struct program *program = &self->program;
+  const int32_t nin = program->nin;
+  int32_t result = 0; /* the next one */
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    const bool is_result = result < self->nout && self->results[result] == nin + i;
+    if (!program->fixed[nin + i]) {
+      load_operands(part, i, first, n);
+      run_step(part, i, program->direct[nin + i] ? part_result(part, result, first) : part_slot(part, nin + i), n);
+    }
+    if (is_result) result++;
+  }
+  for (int32_t k = 0; self->stores && k < self->nout; k++)
+    if (!program->direct[self->results[k]])
+      convert_elements(program->dtype, shardrt_array_dtype(self->out[k]), part->values[self->results[k]],
+                       part_result(part, k, first), n);
+}
+
+void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shard, int64_t n) {
+  const int64_t tile = (int64_t)self->program.tile;
+  part->self = self;
+  part->shard = shard;
+  part->raw = part->scratch;
+  part->slots = part->scratch + self->program.raw;
+  set_fixed(part, (size_t)(n < tile ? n : tile));
+}
+
+static void fetch_begin(const char *at, size_t bytes) {
+  for (size_t i = 0; i < bytes && i < FETCHED; i += CACHE_LINE) __builtin_prefetch(at + i);
+}
+
+/* Brings the beginnings of what a tile reads and writes into the nearest cache, while the one before it is computed: a
+ * processor looks ahead by itself as far as a page goes, and a tile is about as long. */
+static void fetch_tile(const struct tiles_part *part, int64_t first, size_t n) {
+  const struct tiles *self = part->self;
+  const struct program *program = &self->program;
+  for (int32_t k = 0; k < program->nin; k++) {
+    const struct operand *operand = &self->operands[k];
+    if (program->first[k] >= 0 && operand_is_plain(operand))
+      fetch_begin(part_operand(part, k) + (size_t)first * operand->size, n * operand->size);
+  }
+  for (int32_t k = 0; k < self->nout; k++)
+    fetch_begin(part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
+}
+
+void tiles_store(struct tiles_part *part, int64_t first, int64_t stop) {
+  const int64_t tile = (int64_t)part->self->program.tile;
+  for (int64_t at = first, next; at < stop; at = next) {
+    next = stop - at < tile ? stop : at + tile;
+    fetch_tile(part, next, (size_t)(stop - next < tile ? stop - next : tile));
+    run_tile(part, at, (size_t)(next - at));
+  }
+}
+
+const void *tiles_read(struct tiles_part *part, int64_t first, int64_t stop, void *room) {
+  const struct tiles *self = part->self;
+  if (self->stores) {
+    tiles_store(part, first, stop);
+    return part_result(part, 0, first);
+  }
+  const int32_t from = self->program.dtype, to = shardrt_array_dtype(self->out[0]), r = self->results[0];
+  const int64_t tile = (int64_t)self->program.tile;
+  if (from == to && stop - first <= tile) {
+    run_tile(part, first, (size_t)(stop - first));
+    return part->values[r];
+  }
+  for (int64_t at = first; at < stop; at += tile) {
+    const size_t n = (size_t)(stop - at < tile ? stop - at : tile);
+    run_tile(part, at, n);
+    convert_elements(from, to, part->values[r], (char *)room + (size_t)(at - first) * shardrt_dtype_size(to), n);
+  }
+  return room;
+}
+
+/* ---- before it runs --------------------------------------------------------------------------------------------- */
+
+/* A bool is converted even to where it would be one. */
+int tiles_set(struct tiles *self) {
+  struct program *program = &self->program;
+  int64_t shape[SHARDRT_MAX_NDIM] = {0};
+  work_shard_shape(self->out[0], shape);
+  bool raw = false;
+  for (int32_t k = 0; k < program->nin; k++) {
+    struct operand *operand = &self->operands[k];
+    int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out[0]), shape);
+    if (code != SHARDRT_OK) return code;
+    const bool same = operand->dtype == program->dtype;
+    program->load[k] = operand_is_one(operand)             ? PROGRAM_FIXED
+                       : same && operand_is_plain(operand) ? PROGRAM_IN_PLACE
+                                                           : PROGRAM_LOADED;
+    raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
+  }
+  program_find_fixed(program);
+  for (int32_t k = 0; k < self->nout; k++) {
+    const int32_t r = self->results[k];
+    program->direct[r] = self->stores && shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
+  }
+  program_lay_out(program, self->results, self->nout, raw);
+  return SHARDRT_OK;
+}

@@ -1,0 +1,44 @@
+/* tiles.h - a program (program.h) on elements of a block, one tile after the other, on one thread: for who stores the
+ * results, and for who takes them as they come. */
+#ifndef SHARDRT_COMPUTE_ELEMENTWISE_TILES_H
+#define SHARDRT_COMPUTE_ELEMENTWISE_TILES_H
+
+#include "compute/elementwise/operand.h"
+#include "compute/elementwise/program.h"
+
+/* What all threads have in common. */
+struct tiles {
+  struct program program;
+  struct operand operands[SHARDRT_MAX_REGISTERS];
+  shardrt_array *const *in;
+  int32_t nout;
+  const int32_t *results; /* their registers, ascending */
+  shardrt_array *const *out;
+  bool stores; /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
+};
+
+/* A block, or a part of it, on one thread. Where it lies only a pointer to it is needed. */
+struct tiles_part {
+  const struct tiles *self;
+  int64_t shard;
+  const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
+  char *raw;
+  char *slots;
+  char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
+};
+
+/* How each operand comes to a tile, and what that takes, once all but `operands` is set, the program by program_set.
+ * EINVAL where one does not broadcast. */
+int tiles_set(struct tiles *self);
+
+/* Begins with a shard, of which no tile has more than n elements. */
+void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shard, int64_t n);
+
+/* The elements [first, stop) of the shard: all results. */
+void tiles_store(struct tiles_part *part, int64_t first, int64_t stop);
+
+/* The same elements of the first result, in its dtype: where they were stored, or, where nothing is stored, until the
+ * next call or in `room`. */
+const void *tiles_read(struct tiles_part *part, int64_t first, int64_t stop, void *room);
+
+#endif
