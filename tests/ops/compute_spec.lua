@@ -5,6 +5,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
+local platform = require "tests.support.platform"
 local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
@@ -862,6 +863,30 @@ describe("elements that change places", function()
     end
   end)
 
+  platform.host_only(it, pending, "devices count and then compute")("go from one number to another", function()
+    for _, name in ipairs { "float32", "float64" } do
+      local cases = { { 2, -5, 8, 9 }, { 0, 1 / 0, 4, 5 }, { -1, 1, 12, 12 }, { 3, 4, 1, 1 }, { 3, 4, 1, 0 } }
+      for _, case in ipairs(cases) do
+        local start, stop, steps, n = unpack(case)
+        local out, expected = arrays.new(arrays.sharding({ 1 }, { "a" }, P()), name, { n }), {}
+        ok(C.shardrt_linspace(start, stop, steps, out))
+        for i = 0, n - 1 do
+          local value = (1 - i / steps) * start + i / steps * stop
+          expected[i] = i == steps and stop or value
+          if name == "float32" then expected[i] = tonumber(ffi.cast("float", expected[i])) end
+        end
+        same(expected, shard(out, 0), "linspace")
+      end
+    end
+    local over = arrays.sharding({ 2 }, { "a" }, P "a")
+    local cut, numbers = arrays.new(over, "float64", { 10 }), {}
+    ok(C.shardrt_linspace(3, 12, 9, cut))
+    for i = 0, 1 do
+      for k, value in pairs(shard(cut, i)) do numbers[5 * i + k] = value end
+    end
+    for i = 0, 9 do assert.near(3 + i, numbers[i], 1e-14) end
+  end)
+
   it("share their memory under another shape or sharding", function()
     local by = arrays.sharding({ 2, 2 }, { "a", "b" }, P("a", "b"))
     local x = global(by, "int32", { 4, 6 })
@@ -912,6 +937,7 @@ describe("elements that change places", function()
     refuses(C.shardrt_take_add(x, indices, 0, new(3, 6)), C.SHARDRT_EINVAL, "it must be 2")
     refuses(C.shardrt_iota(0, 1, 2, new(3, 6)), C.SHARDRT_EINVAL, "axis 2")
     refuses(C.shardrt_iota(0, 1, 0, arrays.new(over, "bool", { 2 })), C.SHARDRT_EINVAL, "bool")
+    refuses(C.shardrt_linspace(0, 1, 1, new(3, 6)), C.SHARDRT_EINVAL, "linspace")
   end)
 end)
 

@@ -37,6 +37,10 @@ dispatch.mover = nil
 ---@return boolean
 function dispatch.is_planning() return current.info.planning ~= 0 end
 
+--- Whether the host computes, and not devices with memory of their own.
+---@return boolean
+function dispatch.on_host() return ffi.string(current.info.platform) == "host" end
+
 --- The array that an operand is: itself, or one that nobody placed, of a host array or number.
 ---@param caller string
 ---@param value any
@@ -397,7 +401,7 @@ end
 
 -- Whether links between GPUs add up such parts, one in each device, into a sum that lies as it is wanted.
 local function links_add(caller, o, dim_axes, sizes, wanted)
-  if o.op ~= C.SHARDRT_SUM or dispatch.is_planning() or ffi.string(current.info.platform) == "host" then
+  if o.op ~= C.SHARDRT_SUM or dispatch.is_planning() or dispatch.on_host() then
     return false
   end
   local from, to = common_mesh.sharding(o.at, prepend(o.partial, dim_axes)), common_mesh.sharding(o.at, wanted)

@@ -11,6 +11,7 @@
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/convert.h"
+#include "memory/element.h"
 #include "platform/accelerator.h"
 
 /* Elements of one task, at least and at most; what is not more than the least runs here. */
@@ -26,6 +27,7 @@ struct elementwise {
   struct unique_blocks blocks; /* of each result, which lie alike */
   int64_t elements;            /* of one block */
   int64_t total;
+  bool moves;   /* the elements stay what they are, without a dtype to compute in */
   int64_t task; /* elements of each, but for the last */
 };
 
@@ -146,6 +148,14 @@ static void block_part_run(struct block_part *part, int64_t first, int64_t stop)
     block_part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
 }
 
+/* The same of an operand whose elements are only moved. */
+static void block_part_move(struct block_part *part, int64_t first, int64_t stop) {
+  const struct operand *operand = part->self->operands;
+  char *to = block_part_result(part, 0, first);
+  const void *found = operand_gather(operand, block_part_operand(part, 0), first, stop - first, to);
+  if (found != to) memcpy(to, found, (size_t)(stop - first) * operand->size);
+}
+
 static void run_elementwise_task(void *context, int64_t number) {
   const struct elementwise *self = context;
   char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
@@ -156,7 +166,7 @@ static void run_elementwise_task(void *context, int64_t number) {
     const int64_t block = at / self->elements, first = at % self->elements;
     const int64_t n = stop - at < self->elements - first ? stop - at : self->elements - first;
     part.shard = self->blocks.shards[block];
-    block_part_run(&part, first, first + n);
+    (self->moves ? block_part_move : block_part_run)(&part, first, first + n);
     at += n;
   }
 }
@@ -197,6 +207,17 @@ static int compute_on_devices(const struct accelerator *platform, const struct e
 
 /* ---- before it runs --------------------------------------------------------------------------------------------- */
 
+/* Whether the result is the one operand, none of whose numbers the dtype to compute in changes. */
+static bool only_moves(const struct elementwise *self) {
+  const struct program *program = &self->program;
+  const int32_t dtype = self->operands[0].dtype;
+  const bool is_copy = program->nin == 1 && program->nsteps == 1 && program->steps[0].op == SHARDRT_OP_COPY;
+  if (!is_copy || program->load[0] == PROGRAM_FIXED || dtype == SHARDRT_BOOL) return false;
+  const bool fits =
+      shardrt_dtype_size(dtype) < program->lane && (!ELEMENT_IS_FLOAT(dtype) || ELEMENT_IS_FLOAT(program->dtype));
+  return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
+}
+
 /* How each operand comes to a tile, and what that takes. A bool is converted even to where it would be one. */
 static int set_operands(struct elementwise *self) {
   struct program *program = &self->program;
@@ -219,6 +240,7 @@ static int set_operands(struct elementwise *self) {
     program->direct[r] = shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
   }
   program_lay_out(program, self->results, self->nout, raw);
+  self->moves = only_moves(self);
   return SHARDRT_OK;
 }
 
