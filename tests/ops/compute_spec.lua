@@ -683,18 +683,21 @@ describe("elements that change places", function()
       local out = arrays.new(sharding(mesh, cuts), name, part_whole)
       ok(C.shardrt_slice(x, int64(start), int64(steps), out))
       local back = arrays.new(sharding(mesh, cuts), name, whole)
-      ok(C.shardrt_pad(out, int64(start), int64(steps), back))
+      ok(C.shardrt_pad(out, int64(start), int64(steps), nil, back))
+      local base, put = global(sharding(mesh, cuts), name, whole), arrays.new(sharding(mesh, cuts), name, whole)
+      ok(C.shardrt_pad(out, int64(start), int64(steps), base, put))
       for i = 0, shards(x) do
-        local from, expected, padded = shard(x, i), {}, {}
+        local from, expected, padded, within = shard(x, i), {}, {}, shard(base, i)
         for k in pairs(from) do padded[k] = 0 end
         each(part, function(index, k)
           local at = {}
           for d = 1, ndim do at[d] = start[d] + index[d] * steps[d] end
           expected[k] = from[flat(own, at)]
-          padded[flat(own, at)] = expected[k]
+          padded[flat(own, at)], within[flat(own, at)] = expected[k], expected[k]
         end)
         same(expected, shard(out, i), "slice")
         same(padded, shard(back, i), "pad")
+        same(within, shard(put, i), "pad of a base")
       end
     end
   end)
@@ -915,7 +918,8 @@ describe("elements that change places", function()
     refuses(C.shardrt_slice(x, int64 { -1, 0 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
     refuses(C.shardrt_slice(x, int64 { 4, 0 }, int64 { -1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
     refuses(C.shardrt_slice(x, int64 { 0, 2 ^ 62 }, int64 { 1, 2 ^ 62 }, new(4, 3)), C.SHARDRT_EINVAL, "dimension 1")
-    refuses(C.shardrt_pad(x, int64 { 0, 1 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(C.shardrt_pad(x, int64 { 0, 1 }, int64 { 1, 1 }, nil, new(4, 6)), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(C.shardrt_pad(x, int64 { 0, 0 }, int64 { 1, 1 }, new(4, 4), new(4, 6)), C.SHARDRT_EINVAL, "what is around")
     local two = ffi.new("shardrt_array *[2]", { x, new(4, 5) })
     refuses(C.shardrt_concatenate(2, two, 0, new(8, 6)), C.SHARDRT_EINVAL, "array 1 has 5 in dimension 1")
     refuses(C.shardrt_concatenate(2, two, 1, new(4, 12)), C.SHARDRT_EINVAL, "11 along axis 1")
@@ -970,7 +974,7 @@ describe("a computation of this kind", function()
       matmul = function() return C.shardrt_matmul(x, y, true, false, 0, square()) end,
       transpose = function() return C.shardrt_transpose(x, int32 { 1, 0 }, square()) end,
       slice = function() return C.shardrt_slice(x, int64 { 3, 0 }, int64 { -1, 1 }, square()) end,
-      pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, wide()) end,
+      pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, nil, wide()) end,
       concatenate = function() return C.shardrt_concatenate(2, list, 0, wide()) end,
       take = function() return C.shardrt_take(x, indices, 0, square()) end,
       take_add = function() return C.shardrt_take_add(x, indices, 0, square()) end,

@@ -231,6 +231,9 @@ function words.dynamic_update_slice(x, other, starts)
   local sizes = other.shape
   local from = starts_of(caller, x, starts, sizes)
   if other.size == 0 or x.ndim == 0 then return x.ndim == 0 and other or x end
+  local known = true
+  for _, begin in ipairs(from) do known = known and type(begin) == "number" end
+  if known then return slice.replaced(caller, x, other, from) end
   local masks, inside = {}, nil
   for d, begin in ipairs(from) do
     local arrays, first = { creation.words.arange(x.shape[d]) }, begin

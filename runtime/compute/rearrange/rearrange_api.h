@@ -13,8 +13,10 @@ int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardr
 
 /* out[i] = x[start + i * step] in every dimension; a step is not 0 and may be negative. EINVAL: it leaves x. */
 int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
-/* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
-int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+/* The other way round: `base`, of the same shape, or zeros where that is NULL, but out[start + i * step] = x[i].
+ * EINVAL: that leaves `out`. */
+int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, const shardrt_array *base,
+                shardrt_array *out);
 
 /* n >= 1 arrays, which differ in nothing but their size along `axis`, one behind the other along it. */
 int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shardrt_array *out);
