@@ -890,6 +890,39 @@ describe("elements that change places", function()
     for i = 0, 9 do assert.near(3 + i, numbers[i], 1e-14) end
   end)
 
+  platform.host_only(it, pending, "devices add to zeros")("are put, or added, where indices say", function()
+    local over = arrays.sharding({ 2 }, { "a" }, P())
+    for _, name in ipairs { "int32", "float64", "bfloat16", "bool" } do
+      for _, inner in ipairs { 1, 3, 300 } do
+        local x, given = global(over, name, { 5, inner }), global(over, name, { 4, inner })
+        local rows = { [0] = 3, 0, -2, 0 }
+        local indices = global(over, "int32", { 4 }, function(i) return rows[i] end)
+        local out, expected, put = arrays.new(over, name, { 5, inner }), shard(x, 0), shard(given, 0)
+        ok(C.shardrt_take_update(x, given, indices, 0, 1, out))
+        for i = 0, 3 do
+          for k = 0, inner - 1 do expected[(rows[i] + 5) % 5 * inner + k] = put[i * inner + k] end
+        end
+        same(expected, shard(out, 0), "set")
+        if name == "bool" then
+          refuses(C.shardrt_take_update(x, given, indices, 0, 0, arrays.new(over, name, { 5, inner })),
+            C.SHARDRT_EINVAL, "bools")
+        elseif name ~= "bfloat16" then
+          local sums, added = shard(x, 0), arrays.new(over, name, { 5, inner })
+          ok(C.shardrt_take_update(x, given, indices, 0, 0, added))
+          for i = 0, 3 do
+            for k = 0, inner - 1 do
+              local at = (rows[i] + 5) % 5 * inner + k
+              sums[at] = sums[at] + put[i * inner + k]
+            end
+          end
+          same(sums, shard(added, 0), "added")
+        end
+        refuses(C.shardrt_take_update(given, given, indices, 0, 1, arrays.new(over, name, { 5, inner })),
+          C.SHARDRT_EINVAL, "differ")
+      end
+    end
+  end)
+
   it("share their memory under another shape or sharding", function()
     local by = arrays.sharding({ 2, 2 }, { "a", "b" }, P("a", "b"))
     local x = global(by, "int32", { 4, 6 })

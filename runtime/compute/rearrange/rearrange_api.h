@@ -31,6 +31,10 @@ int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shar
  * indices, in their order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have
  * dimensions of 1 before x's (sums that are not yet formed); `axis` is counted without them. */
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+/* x, but at the indices with values added or, where `sets` is not 0, in its place, of which the last one stays. EINVAL:
+ * also where devices have memory of their own. */
+int shardrt_take_update(const shardrt_array *x, const shardrt_array *values, const shardrt_array *indices, int32_t axis,
+                        int32_t sets, shardrt_array *out);
 
 /* Along x's last axis, of at least one, the indices that bring its elements in ascending order, or descending: out is
  * int32, of x's shape; on the host, perhaps only the first few of each row. Equal elements keep their order. NaN is
