@@ -101,7 +101,7 @@ SIMD_INLINE double element_odd_i64(int64_t x) {
 SIMD_INLINE float element_odd_f64(double x) {
   const float near = (float)x;
   const uint32_t cut = element_bits(near) - (uint32_t)(fabs((double)near) > fabs(x)); /* towards 0 */
-  return (double)near == x || x != x ? near : element_float(cut | 1U);
+  return element_float(cut | (uint32_t)((double)near != x));                          /* NaN stays one */
 }
 
 SIMD_INLINE uint16_t element_half_from_f64(double x) {

@@ -183,6 +183,14 @@ describe("at every level of vectors, the same bits come", function()
     end
   end)
 
+  it("of numbers from one to another", function()
+    for _, name in ipairs { "int32", "float16", "bfloat16", "float32", "float64" } do
+      same_at_all_levels("linspace of " .. name, name, { 3001 }, function(out)
+        return C.shardrt_linspace(-0.7, 3e4 / 7, 3000, out)
+      end)
+    end
+  end)
+
   it("of random numbers", function()
     for partitionable = 0, 1 do
       local key = ffi.new("shardrt_key", { { random(0, 2 ^ 31), random(0, 2 ^ 31) }, partitionable })

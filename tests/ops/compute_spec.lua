@@ -5,6 +5,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
+local platform = require "tests.support.platform"
 local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
@@ -783,18 +784,21 @@ describe("elements that change places", function()
       local out = arrays.new(sharding(mesh, cuts), name, part_whole)
       ok(C.shardrt_slice(x, int64(start), int64(steps), out))
       local back = arrays.new(sharding(mesh, cuts), name, whole)
-      ok(C.shardrt_pad(out, int64(start), int64(steps), back))
+      ok(C.shardrt_pad(out, int64(start), int64(steps), nil, back))
+      local base, put = global(sharding(mesh, cuts), name, whole), arrays.new(sharding(mesh, cuts), name, whole)
+      ok(C.shardrt_pad(out, int64(start), int64(steps), base, put))
       for i = 0, shards(x) do
-        local from, expected, padded = shard(x, i), {}, {}
+        local from, expected, padded, within = shard(x, i), {}, {}, shard(base, i)
         for k in pairs(from) do padded[k] = 0 end
         each(part, function(index, k)
           local at = {}
           for d = 1, ndim do at[d] = start[d] + index[d] * steps[d] end
           expected[k] = from[flat(own, at)]
-          padded[flat(own, at)] = expected[k]
+          padded[flat(own, at)], within[flat(own, at)] = expected[k], expected[k]
         end)
         same(expected, shard(out, i), "slice")
         same(padded, shard(back, i), "pad")
+        same(within, shard(put, i), "pad of a base")
       end
     end
   end)
@@ -963,6 +967,63 @@ describe("elements that change places", function()
     end
   end)
 
+  platform.host_only(it, pending, "devices count and then compute")("go from one number to another", function()
+    for _, name in ipairs { "float32", "float64" } do
+      local cases = { { 2, -5, 8, 9 }, { 0, 1 / 0, 4, 5 }, { -1, 1, 12, 12 }, { 3, 4, 1, 1 }, { 3, 4, 1, 0 } }
+      for _, case in ipairs(cases) do
+        local start, stop, steps, n = unpack(case)
+        local out, expected = arrays.new(arrays.sharding({ 1 }, { "a" }, P()), name, { n }), {}
+        ok(C.shardrt_linspace(start, stop, steps, out))
+        for i = 0, n - 1 do
+          local value = (1 - i / steps) * start + i / steps * stop
+          expected[i] = i == steps and stop or value
+          if name == "float32" then expected[i] = tonumber(ffi.cast("float", expected[i])) end
+        end
+        same(expected, shard(out, 0), "linspace")
+      end
+    end
+    local over = arrays.sharding({ 2 }, { "a" }, P "a")
+    local cut, numbers = arrays.new(over, "float64", { 10 }), {}
+    ok(C.shardrt_linspace(3, 12, 9, cut))
+    for i = 0, 1 do
+      for k, value in pairs(shard(cut, i)) do numbers[5 * i + k] = value end
+    end
+    for i = 0, 9 do assert.near(3 + i, numbers[i], 1e-14) end
+  end)
+
+  platform.host_only(it, pending, "devices add to zeros")("are put, or added, where indices say", function()
+    local over = arrays.sharding({ 2 }, { "a" }, P())
+    for _, name in ipairs { "int32", "float64", "bfloat16", "bool" } do
+      for _, inner in ipairs { 1, 3, 300 } do
+        local x, given = global(over, name, { 5, inner }), global(over, name, { 4, inner })
+        local rows = { [0] = 3, 0, -2, 0 }
+        local indices = global(over, "int32", { 4 }, function(i) return rows[i] end)
+        local out, expected, put = arrays.new(over, name, { 5, inner }), shard(x, 0), shard(given, 0)
+        ok(C.shardrt_take_update(x, given, indices, 0, 1, out))
+        for i = 0, 3 do
+          for k = 0, inner - 1 do expected[(rows[i] + 5) % 5 * inner + k] = put[i * inner + k] end
+        end
+        same(expected, shard(out, 0), "set")
+        if name == "bool" then
+          refuses(C.shardrt_take_update(x, given, indices, 0, 0, arrays.new(over, name, { 5, inner })),
+            C.SHARDRT_EINVAL, "bools")
+        elseif name ~= "bfloat16" then
+          local sums, added = shard(x, 0), arrays.new(over, name, { 5, inner })
+          ok(C.shardrt_take_update(x, given, indices, 0, 0, added))
+          for i = 0, 3 do
+            for k = 0, inner - 1 do
+              local at = (rows[i] + 5) % 5 * inner + k
+              sums[at] = sums[at] + put[i * inner + k]
+            end
+          end
+          same(sums, shard(added, 0), "added")
+        end
+        refuses(C.shardrt_take_update(given, given, indices, 0, 1, arrays.new(over, name, { 5, inner })),
+          C.SHARDRT_EINVAL, "differ")
+      end
+    end
+  end)
+
   it("share their memory under another shape or sharding", function()
     local by = arrays.sharding({ 2, 2 }, { "a", "b" }, P("a", "b"))
     local x = global(by, "int32", { 4, 6 })
@@ -991,7 +1052,8 @@ describe("elements that change places", function()
     refuses(C.shardrt_slice(x, int64 { -1, 0 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
     refuses(C.shardrt_slice(x, int64 { 4, 0 }, int64 { -1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
     refuses(C.shardrt_slice(x, int64 { 0, 2 ^ 62 }, int64 { 1, 2 ^ 62 }, new(4, 3)), C.SHARDRT_EINVAL, "dimension 1")
-    refuses(C.shardrt_pad(x, int64 { 0, 1 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(C.shardrt_pad(x, int64 { 0, 1 }, int64 { 1, 1 }, nil, new(4, 6)), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(C.shardrt_pad(x, int64 { 0, 0 }, int64 { 1, 1 }, new(4, 4), new(4, 6)), C.SHARDRT_EINVAL, "what is around")
     local two = ffi.new("shardrt_array *[2]", { x, new(4, 5) })
     refuses(C.shardrt_concatenate(2, two, 0, new(8, 6)), C.SHARDRT_EINVAL, "array 1 has 5 in dimension 1")
     refuses(C.shardrt_concatenate(2, two, 1, new(4, 12)), C.SHARDRT_EINVAL, "11 along axis 1")
@@ -1013,6 +1075,7 @@ describe("elements that change places", function()
     refuses(C.shardrt_take_add(x, indices, 0, new(3, 6)), C.SHARDRT_EINVAL, "it must be 2")
     refuses(C.shardrt_iota(0, 1, 2, new(3, 6)), C.SHARDRT_EINVAL, "axis 2")
     refuses(C.shardrt_iota(0, 1, 0, arrays.new(over, "bool", { 2 })), C.SHARDRT_EINVAL, "bool")
+    refuses(C.shardrt_linspace(0, 1, 1, new(3, 6)), C.SHARDRT_EINVAL, "linspace")
   end)
 end)
 
@@ -1045,7 +1108,7 @@ describe("a computation of this kind", function()
       matmul = function() return C.shardrt_matmul(x, y, true, false, 0, square()) end,
       transpose = function() return C.shardrt_transpose(x, int32 { 1, 0 }, square()) end,
       slice = function() return C.shardrt_slice(x, int64 { 3, 0 }, int64 { -1, 1 }, square()) end,
-      pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, wide()) end,
+      pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, nil, wide()) end,
       concatenate = function() return C.shardrt_concatenate(2, list, 0, wide()) end,
       take = function() return C.shardrt_take(x, indices, 0, square()) end,
       take_add = function() return C.shardrt_take_add(x, indices, 0, square()) end,

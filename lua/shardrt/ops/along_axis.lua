@@ -1,11 +1,9 @@
 -- Words that look along one axis, row by row: elements at indices of their own, orders, sums so far. The axis is then
 -- whole on each device; the others stay cut.
 
-local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
-local current = require "shardrt.base.current"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
@@ -139,8 +137,6 @@ end
 
 local scatter
 
-local function on_host() return ffi.string(current.info.platform) == "host" end
-
 -- Where the host computes, rows are taken from as they lie.
 local function taken_rows(caller, x, indices, n)
   local at, cuts, sizes, from, by = brought_rows(caller, x, indices)
@@ -167,7 +163,7 @@ end
 function along_axis.rows(caller, x, indices)
   local n = x.shape[x.ndim]
   if n == 0 and indices.size > 0 then fail("%s: indices into an axis of 0", caller) end
-  local out = (on_host() and taken_rows or taken_places)(caller, x, indices, n)
+  local out = (dispatch.is_on_host() and taken_rows or taken_places)(caller, x, indices, n)
   return dispatch.done(caller, out, { x, indices }, function(dy) return { scatter(caller, dy, indices, n) } end)
 end
 
@@ -279,7 +275,7 @@ function words.top_k(x, k)
     fail("%s: the %s largest of %d; it is a whole number of them", caller, list.show(k), n)
   end
   local indices
-  if on_host() then
+  if dispatch.is_on_host() then
     indices = order_rows(caller, x, true, true, k)
   else
     local index = {}

@@ -208,6 +208,11 @@ function words.linspace(start, stop, num, endpoint, name)
   local kind = dtype.named(caller, name or "float32")
   if kind.name == "bool" then fail("%s: of bool; it makes numbers", caller) end
   local steps = endpoint == false and num or num - 1
+  if promote.is_float(kind.name) and dispatch.is_on_host() then
+    local out = unplaced.new(caller, kind, shape.check(caller, { num }))
+    dispatch.compute(caller, out, C.shardrt_linspace, start, stop, math.max(steps, 1), out.handle)
+    return dispatch.done(caller, out, {}, nil, ("%.17g to %.17g by %d"):format(start, stop, steps))
+  end
   local counted = unplaced.new(caller, dtype.named(caller, "float64"), shape.check(caller, { num }))
   dispatch.compute(caller, counted, C.shardrt_iota, 0, 1, 0, counted.handle)
   dispatch.done(caller, counted, {}, nil, "counted")

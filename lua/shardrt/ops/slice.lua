@@ -4,6 +4,8 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
+local dtype = require "shardrt.layout.dtype"
+local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local propagate = require "shardrt.ops.propagate"
@@ -130,14 +132,47 @@ function slice.put(name, x, start, step, like)
       from = dispatch.result(name, at, held, x.dtype, run.sizes)
       local whole = dispatch.to_layout(name, x, at, held)
       dispatch.compute(name, from, C.shardrt_pad, whole.handle, Sizes(x.ndim + 1, run.first),
-        Sizes(x.ndim + 1, run.step), from.handle)
+        Sizes(x.ndim + 1, run.step), nil, from.handle)
     end
     dispatch.assemble(name, out, { from }, { run.low })
   else
-    dispatch.compute(name, out, C.shardrt_pad, x.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
+    dispatch.compute(name, out, C.shardrt_pad, x.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), nil,
+      out.handle)
   end
   return dispatch.done(name, out, { x }, function(dy) return { slice.part(name, dy, start, step, small) } end,
     range_text(start, step))
+end
+
+--- The array with another in place of the part that begins at `start`. It is cut as elementwise words cut results of
+--- both, and only the part travels.
+---@param caller string
+---@param x shardrt.Array
+---@param other shardrt.Array # of as many dimensions, and x's dtype
+---@param start integer[] # such that the part is within x
+---@return shardrt.Array
+function slice.replaced(caller, x, other, start)
+  local sizes, small, step, whole = x.shape, other.shape, {}, {}
+  for d = 1, x.ndim do step[d], whole[d] = 1, 0 end
+  local at, parts = common_mesh.of(caller, { x, other }), changed(start, step, small, sizes)
+  local bytes, cuts = dtype.named(caller, x.dtype).size, common_mesh.dim_axes(at, other)
+  local dim_axes = propagate.elementwise(sizes, {
+    { dim_axes = cuts and pad_dim_axes(at, cuts, parts, x), sizes = sizes, bytes = bytes },
+    { dim_axes = common_mesh.dim_axes(at, x), sizes = sizes, bytes = bytes },
+  }, at.axis_size)
+  local out, around = dispatch.result(caller, at, dim_axes, x.dtype, sizes), dispatch.to_layout(caller, x, at, dim_axes)
+  if common_mesh.is_cut(at, dim_axes, parts) then
+    local part = dispatch.to_layout(caller, other, at, propagate.fitting(dim_axes, small, at.axis_size))
+    dispatch.assemble(caller, out, { around, part }, { whole, start })
+  else
+    local part = dispatch.to_layout(caller, other, at, dim_axes)
+    dispatch.compute(caller, out, C.shardrt_pad, part.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step),
+      around.handle, out.handle)
+  end
+  return dispatch.done(caller, out, { x, other }, function(dy)
+    local name = "the gradient of " .. caller
+    local none = elementwise.words.broadcast_to(elementwise.words.astype(0, dy.dtype), small)
+    return { slice.replaced(name, dy, none, start), slice.part(name, dy, start, step, small) }
+  end, range_text(start, step))
 end
 
 -- {start, stop, step} of one dimension, as numpy counts: negative ones from the end, beyond the end is the end.

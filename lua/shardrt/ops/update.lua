@@ -1,7 +1,9 @@
 -- Words that give an array with some of its elements replaced, and parts that begin where arrays say.
 
+local C = require "shardrt.base.ffi"
 local along_axis = require "shardrt.ops.along_axis"
 local array = require "shardrt.array.array"
+local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
@@ -9,6 +11,7 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
+local propagate = require "shardrt.ops.propagate"
 local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 local slice = require "shardrt.ops.slice"
@@ -83,6 +86,43 @@ local function check_row(caller, x, value)
   end
 end
 
+-- How x, values and indices lie where each device has all rows of x that it updates, and all that is put there; nil:
+-- they do not, or devices have no loop for it.
+local function update_layout(caller, x, index, value)
+  if not dispatch.is_on_host() then return nil end
+  local at, ndim = common_mesh.of(caller, { x, value, index }), x.ndim
+  local dim_axes = common_mesh.dim_axes(at, x) or propagate.whole(ndim)
+  local given = common_mesh.dim_axes(at, value)
+  for d = 1, given and ndim or 0 do
+    if d > 1 and not propagate.alike({ given[d] }, { dim_axes[d] }, at.axis_size) then return nil end
+  end
+  local cut = common_mesh.is_cut(at, dim_axes, { 1 }) or given and common_mesh.is_cut(at, given, { 1 })
+  return not cut and at or nil, dim_axes
+end
+
+-- x with the values added to rows, or in place of them.
+local function updated(caller, x, index, value, sets, at, dim_axes, vjp)
+  local rows = list.copy(dim_axes)
+  rows[1] = {}
+  local from, by = dispatch.to_layout(caller, value, at, rows), dispatch.to_layout(caller, index, at, { {} })
+  local around = dispatch.to_layout(caller, x, at, dim_axes)
+  local out = dispatch.result(caller, at, dim_axes, x.dtype, x.shape)
+  dispatch.compute(caller, out, C.shardrt_take_update, around.handle, from.handle, by.handle, 0, sets and 1 or 0,
+    out.handle)
+  return dispatch.done(caller, out, { x, value, index }, vjp, sets and "set" or "added")
+end
+
+-- Which rows of x are set, and by which of the indices: the last that names the row.
+local function winners(caller, x, index)
+  local n = x.shape[1]
+  -- For each row how many indices name it; and of these the last one, by an order that keeps equal ones as they are.
+  local rows = elementwise.words.where(elementwise.words.less(index, 0), index + n, index)
+  local counts = take.scatter(caller, creation.words.full_like(index, 1, "int32"), index, 1, { n })
+  local order = along_axis.words.argsort(rows)
+  local last = elementwise.words.maximum(along_axis.words.cumsum(counts, 0) - 1, 0)
+  return along(elementwise.words.greater(counts, 0), 1, x.ndim), take.words.take(order, last)
+end
+
 --- The array with other values at places of its first dimension, as JAX's x.at[index].set(value). Where an index stands
 --- twice the last value counts.
 ---@param x shardrt.Operand
@@ -96,17 +136,19 @@ function words.set_at(x, index, value)
     check_row(caller, x, value)
     return elementwise.words.where(is_row(x, index), value, x)
   end
-  local n = x.shape[1]
   value, index = spread(caller, x, index, value)
   if index.size == 0 then return elementwise.words.copy(x) end
-  -- For each row how many indices name it; and of these the last one, by an order that keeps equal ones as they are.
-  local rows = elementwise.words.where(elementwise.words.less(index, 0), index + n, index)
-  local counts = take.scatter(caller, creation.words.full_like(index, 1, "int32"), index, 1, { n })
-  local order = along_axis.words.argsort(rows)
-  local last = elementwise.words.maximum(along_axis.words.cumsum(counts, 0) - 1, 0)
-  local from = take.words.take(order, last)
-  local is_set = along(elementwise.words.greater(counts, 0), 1, x.ndim)
-  return elementwise.words.where(is_set, take.words.take(value, from), x)
+  local at, dim_axes = update_layout(caller, x, index, value)
+  if not at then
+    local is_set, from = winners(caller, x, index)
+    return elementwise.words.where(is_set, take.words.take(value, from), x)
+  end
+  return updated(caller, x, index, value, true, at, dim_axes, function(dy)
+    local is_set, from = winners(caller, x, index)
+    local given = elementwise.words.where(is_set, dy, 0)
+    return { elementwise.words.where(is_set, 0, dy),
+      take.scatter("the gradient of " .. caller, given, from, 1, value.shape) }
+  end)
 end
 
 --- The array with values added at places of its first dimension, as JAX's x.at[index].add(value): where an index stands
@@ -124,7 +166,11 @@ function words.add_at(x, index, value)
     return elementwise.words.where(is_row(x, index), x + value, x)
   end
   value, index = spread(caller, x, index, value)
-  return x + take.scatter(caller, value, index, 1, x.shape)
+  local at, dim_axes = update_layout(caller, x, index, value)
+  if not at then return x + take.scatter(caller, value, index, 1, x.shape) end
+  return updated(caller, x, index, value, false, at, dim_axes, function(dy)
+    return { dy, take.words.take(dy, index) }
+  end)
 end
 
 -- ---- parts ----
@@ -231,6 +277,9 @@ function words.dynamic_update_slice(x, other, starts)
   local sizes = other.shape
   local from = starts_of(caller, x, starts, sizes)
   if other.size == 0 or x.ndim == 0 then return x.ndim == 0 and other or x end
+  local known = true
+  for _, begin in ipairs(from) do known = known and type(begin) == "number" end
+  if known then return slice.replaced(caller, x, other, from) end
   local masks, inside = {}, nil
   for d, begin in ipairs(from) do
     local arrays, first = { creation.words.arange(x.shape[d]) }, begin

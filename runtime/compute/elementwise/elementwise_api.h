@@ -113,4 +113,8 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
  * float64 and then converted (from whole numbers beyond 2^53 it is rounded); out is not bool. */
 int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out);
 
+/* (1 - i / steps) start + (i / steps) stop, and at i = steps just stop, where i is the index in the whole array of one
+ * dimension; otherwise as iota. EINVAL: also where devices have memory of their own. */
+int shardrt_linspace(double start, double stop, int64_t steps, shardrt_array *out);
+
 #endif

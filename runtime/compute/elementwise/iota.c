@@ -1,5 +1,5 @@
 // build: -O3
-/* iota.c - numbers that count along an axis of the whole array. */
+/* iota.c - numbers that count along an axis of the whole array, and those that go from one to another. */
 #include "base/error.h"
 #include "base/simd.h"
 #include "compute/unique_blocks.h"
@@ -17,6 +17,7 @@ struct iota {
   int64_t n, inner, elements; /* of a block */
   int64_t tasks;              /* of a block */
   double start, step;
+  double stop, steps; /* instead of `step`, where `steps` is not 0 */
 };
 
 /* start + step * (from + k), of each k below n. */
@@ -30,6 +31,28 @@ static void count_plain(double *lanes, double start, double step, double from, i
 
 SIMD_AVX2 static void count_avx2(double *lanes, double start, double step, double from, int32_t n) {
   count_body(lanes, start, step, from, n);
+}
+
+/* (1 - part) start + part stop, with part = (from + k) / steps, of each k below n: of part 1 just stop. */
+SIMD_INLINE void between_body(double *restrict lanes, const struct iota *self, double from, int32_t n) {
+  const double start = self->start, stop = self->stop, steps = self->steps;
+  for (int32_t k = 0; k < n; k++) {
+    const double part = (from + (double)k) / steps;
+    const double value = (1 - part) * start + part * stop;
+    lanes[k] = part == 1 ? stop : value; /* also where start is infinite */
+  }
+}
+
+static void between_plain(double *lanes, const struct iota *self, double from, int32_t n) {
+  between_body(lanes, self, from, n);
+}
+
+SIMD_AVX2 static void between_avx2(double *lanes, const struct iota *self, double from, int32_t n) {
+  between_body(lanes, self, from, n);
+}
+
+SIMD_AVX512 static void between_avx512(double *lanes, const struct iota *self, double from, int32_t n) {
+  between_body(lanes, self, from, n);
 }
 
 /* The same number `inner` times, then the next one, and from n on from the first again; from element i of a block on.
@@ -53,7 +76,11 @@ static void count_task(void *context, int64_t number) {
   double lanes[CONVERT_BLOCK];
   for (int64_t i = first; i < last; i += CONVERT_BLOCK) {
     const int64_t count = last - i < CONVERT_BLOCK ? last - i : CONVERT_BLOCK;
-    if (self->elements > self->n)
+    if (self->steps != 0)
+      (simd_has_avx512() ? between_avx512
+       : simd_has_avx2() ? between_avx2
+                         : between_plain)(lanes, self, (double)(begin + i), (int32_t)count);
+    else if (self->elements > self->n)
       count_repeated(self, begin, i, lanes, count);
     else
       (simd_has_avx2() ? count_avx2 : count_plain)(lanes, self->start, self->step, (double)(begin + i), (int32_t)count);
@@ -73,18 +100,19 @@ static int count_on_devices(const struct accelerator *platform, const struct iot
   return code;
 }
 
-int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
-  const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
-  if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
-  if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
+static int fill(const char *what, struct iota self, int32_t axis, shardrt_array *out) {
+  const int32_t ndim = shardrt_array_ndim(out);
   struct unique_blocks blocks;
-  int code = unique_blocks_begin("iota", 0, NULL, out, &blocks);
+  int code = unique_blocks_begin(what, 0, NULL, out, &blocks);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   work_shard_shape(out, shape);
-  struct iota self = {.blocks = &blocks, .out = out, .axis = axis, .dtype = dtype, .n = shape[axis], .inner = 1};
-  self.start = start;
-  self.step = step;
+  self.blocks = &blocks;
+  self.out = out;
+  self.axis = axis;
+  self.dtype = shardrt_array_dtype(out);
+  self.n = shape[axis];
+  self.inner = 1;
   self.elements = work_shard_elements(out);
   for (int32_t d = axis + 1; d < ndim; d++) self.inner *= shape[d];
   self.tasks = (self.elements - 1) / WORTH + 1;
@@ -95,4 +123,21 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
     work_spread(count_task, &self, blocks.count * self.tasks);
   unique_blocks_end(&blocks);
   return code;
+}
+
+int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
+  const int32_t ndim = shardrt_array_ndim(out);
+  if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
+  if (shardrt_array_dtype(out) == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
+  const struct iota self = {.start = start, .step = step};
+  return fill("iota", self, axis, out);
+}
+
+int shardrt_linspace(double start, double stop, int64_t steps, shardrt_array *out) {
+  if (accelerator_get() != NULL)
+    return error_set(SHARDRT_EINVAL, "linspace: of devices with memory of their own, which count and then compute");
+  if (shardrt_array_ndim(out) != 1 || steps < 1 || shardrt_array_dtype(out) == SHARDRT_BOOL)
+    return error_set(SHARDRT_EINVAL, "linspace: it is numbers along one dimension, of one step or more");
+  const struct iota self = {.start = start, .stop = stop, .steps = (double)steps};
+  return fill("linspace", self, 0, out);
 }

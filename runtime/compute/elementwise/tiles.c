@@ -2,9 +2,12 @@
 /* tiles.c - compiled with -O3. */
 #include "compute/elementwise/tiles.h"
 
+#include <string.h>
+
 #include "base/simd.h"
 #include "compute/work.h"
 #include "memory/convert.h"
+#include "memory/element.h"
 
 /* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
 enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
@@ -137,8 +140,20 @@ static void fetch_tile(const struct tiles_part *part, int64_t first, size_t n) {
     fetch_begin(part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
 }
 
+/* Of an operand whose elements are only moved. */
+static void move_elements(struct tiles_part *part, int64_t first, int64_t stop) {
+  const struct operand *operand = part->self->operands;
+  char *to = part_result(part, 0, first);
+  const void *found = operand_gather(operand, part_operand(part, 0), first, stop - first, to);
+  if (found != to) memcpy(to, found, (size_t)(stop - first) * operand->size);
+}
+
 void tiles_store(struct tiles_part *part, int64_t first, int64_t stop) {
   const int64_t tile = (int64_t)part->self->program.tile;
+  if (part->self->moves) {
+    move_elements(part, first, stop);
+    return;
+  }
   for (int64_t at = first, next; at < stop; at = next) {
     next = stop - at < tile ? stop : at + tile;
     fetch_tile(part, next, (size_t)(stop - next < tile ? stop - next : tile));
@@ -168,6 +183,17 @@ const void *tiles_read(struct tiles_part *part, int64_t first, int64_t stop, voi
 
 /* ---- before it runs --------------------------------------------------------------------------------------------- */
 
+/* Whether the result is the one operand, none of whose numbers the dtype to compute in changes. */
+static bool only_moves(const struct tiles *self) {
+  const struct program *program = &self->program;
+  const int32_t dtype = self->operands[0].dtype;
+  const bool is_copy = program->nin == 1 && program->nsteps == 1 && program->steps[0].op == SHARDRT_OP_COPY;
+  if (!is_copy || program->load[0] == PROGRAM_FIXED || dtype == SHARDRT_BOOL) return false;
+  const bool fits =
+      shardrt_dtype_size(dtype) < program->lane && (!ELEMENT_IS_FLOAT(dtype) || ELEMENT_IS_FLOAT(program->dtype));
+  return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
+}
+
 /* A bool is converted even to where it would be one. */
 int tiles_set(struct tiles *self) {
   struct program *program = &self->program;
@@ -190,5 +216,6 @@ int tiles_set(struct tiles *self) {
     program->direct[r] = self->stores && shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
   }
   program_lay_out(program, self->results, self->nout, raw);
+  self->moves = self->stores && only_moves(self);
   return SHARDRT_OK;
 }

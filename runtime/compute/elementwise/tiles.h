@@ -14,6 +14,7 @@ struct tiles {
   int32_t nout;
   const int32_t *results; /* their registers, ascending */
   shardrt_array *const *out;
+  bool moves;  /* elements only: no dtype to compute in changes them */
   bool stores; /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
 };
 

@@ -13,8 +13,10 @@ int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardr
 
 /* out[i] = x[start + i * step] in every dimension; a step is not 0 and may be negative. EINVAL: it leaves x. */
 int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
-/* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
-int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+/* The other way round: `base`, of the same shape, or zeros where that is NULL, but out[start + i * step] = x[i].
+ * EINVAL: that leaves `out`. */
+int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, const shardrt_array *base,
+                shardrt_array *out);
 
 /* The windows over pictures, for convolutions: out[n, r, c, i, j, k] = x[n, r * stride[0] + i * dilation[0], c *
  * stride[1] + j * dilation[1], k]. Where `channels_first`, k stands before i. EINVAL: a window leaves x. */
@@ -34,6 +36,10 @@ int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shar
  * indices, in their order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have
  * dimensions of 1 before x's (sums that are not yet formed); `axis` is counted without them. */
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+/* x, but at the indices with values added or, where `sets` is not 0, in its place, of which the last one stays. EINVAL:
+ * also where devices have memory of their own. */
+int shardrt_take_update(const shardrt_array *x, const shardrt_array *values, const shardrt_array *indices, int32_t axis,
+                        int32_t sets, shardrt_array *out);
 
 /* Along x's last axis, of at least one, the indices that bring its elements in ascending order, or descending: out is
  * int32, of x's shape; on the host, perhaps only the first few of each row. Equal elements keep their order. NaN is

@@ -63,8 +63,32 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   return code;
 }
 
-int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
+/* All of `base`, to be written over. */
+static int put_base(const struct unique_blocks *blocks, const shardrt_array *base, shardrt_array *out) {
+  struct place place = {.ndim = shardrt_array_ndim(out)};
+  work_shard_shape(out, place.extent);
+  place_strides(place.ndim, place.extent, place.to_stride);
+  place_strides(place.ndim, place.extent, place.from_stride);
+  return place_run("pad", &place, blocks, base, out);
+}
+
+static int check_base(const shardrt_array *base, const shardrt_array *out) {
+  int64_t shape[SHARDRT_MAX_NDIM] = {0}, wanted[SHARDRT_MAX_NDIM] = {0};
+  int code = check_alike("pad", base, out);
+  if (code != SHARDRT_OK) return code;
+  work_shard_shape(base, shape);
+  work_shard_shape(out, wanted);
+  for (int32_t d = 0; d < shardrt_array_ndim(out); d++)
+    if (shape[d] != wanted[d])
+      return error_set(SHARDRT_EINVAL, "pad: a shard of what is around has %" PRId64 " in dimension %d, not %" PRId64,
+                       shape[d], d, wanted[d]);
+  return SHARDRT_OK;
+}
+
+int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, const shardrt_array *base,
+                shardrt_array *out) {
   int code = check_alike("pad", x, out);
+  if (code == SHARDRT_OK && base != NULL) code = check_base(base, out);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   struct place place = {.ndim = shardrt_array_ndim(x)};
@@ -72,11 +96,13 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   work_shard_shape(out, shape);
   code = check_inside("pad", place.ndim, place.extent, shape, start, step);
   struct unique_blocks blocks;
-  if (code == SHARDRT_OK) code = unique_blocks_begin("pad", 1, &x, out, &blocks);
+  const shardrt_array *const in[] = {x, base};
+  if (code == SHARDRT_OK) code = unique_blocks_begin("pad", base == NULL ? 1 : 2, in, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, place.extent, shape, start, step, place.to_stride);
-  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = unique_blocks_zero(&blocks, out);
+  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out))
+    code = base == NULL ? unique_blocks_zero(&blocks, out) : put_base(&blocks, base, out);
   if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
   unique_blocks_end(&blocks);
   return code;

@@ -25,12 +25,14 @@ struct taking {
   const shardrt_array *x, *indices;
   shardrt_array *out;
   int64_t outer, size, count, inner;
-  bool own;            /* each outer one has indices of its own, and not all the same */
-  int64_t rows;        /* of a task: of what is taken, or outer ones */
-  int64_t spans;       /* of `inner`, of a task each */
-  int64_t tasks;       /* of a block */
-  int32_t dtype, lane; /* of the elements; in which they are added */
-  char *room;          /* for lanes, where they are not elements: those of all blocks */
+  bool own;                  /* each outer one has indices of its own, and not all the same */
+  int64_t rows;              /* of a task: of what is taken, or outer ones */
+  int64_t spans;             /* of `inner`, of a task each */
+  int64_t tasks;             /* of a block */
+  int32_t dtype, lane;       /* of the elements; in which they are added */
+  char *room;                /* for lanes, where they are not elements: those of all blocks */
+  const shardrt_array *base; /* on the way back: what is there before; NULL: zeros */
+  bool sets;                 /* on the way back: the last one takes a place, none is added */
 };
 
 static int check_take_dtypes(const char *what, int32_t whole, int32_t index, int32_t taken) {
@@ -284,17 +286,27 @@ static void add_task(void *context, int64_t number) {
   const size_t element = shardrt_dtype_size(self->dtype), lane = shardrt_dtype_size(self->lane);
   const bool convert = self->room != NULL;
   const char *dy = unique_blocks_data(self->blocks, self->x, block);
+  const char *base = self->base != NULL ? unique_blocks_data(self->blocks, self->base, block) : NULL;
   char *out = unique_blocks_data(self->blocks, self->out, block);
   char *sums = convert ? self->room + (size_t)(block * self->outer * self->size * self->inner) * lane : out;
   double room[SPAN];
   for (int64_t o = first; o < last; o++) {
     const int64_t start = o * self->size;
-    for (int64_t i = start; i < start + self->size; i++)
-      memset(sums + (size_t)(i * self->inner + left) * lane, 0, n * lane);
+    for (int64_t i = start; i < start + self->size; i++) {
+      const size_t at = (size_t)(i * self->inner + left);
+      if (base == NULL)
+        memset(sums + at * lane, 0, n * lane);
+      else
+        convert_elements(self->dtype, self->lane, base + at * element, sums + at * lane, n);
+    }
     for (int64_t i = 0; i < self->count; i++) {
       const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
       assert(row >= start && row < start + self->size);
       const char *from = dy + (size_t)((o * self->count + i) * self->inner + left) * element;
+      if (self->sets) {
+        memcpy(sums + (size_t)(row * self->inner + left) * lane, from, n * lane);
+        continue;
+      }
       if (convert) convert_elements(self->dtype, self->lane, from, room, n);
       reduce_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
                   convert ? (const void *)room : from, n);
@@ -304,6 +316,24 @@ static void add_task(void *context, int64_t number) {
       convert_elements(self->lane, self->dtype, sums + at * lane, out + at * element, n);
     }
   }
+}
+
+static int add_here(const char *what, struct taking *self) {
+  const struct unique_blocks *blocks = self->blocks;
+  const int64_t elements = work_shard_elements(self->out);
+  int code = check_indices(what, self);
+  if (code == SHARDRT_OK && self->lane != self->dtype) {
+    self->room = alloc_array((size_t)(blocks->count * elements), shardrt_dtype_size(self->lane));
+    if (self->room == NULL) code = ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK && elements > 0) {
+    self->spans = (self->inner - 1) / SPAN + 1;
+    self->rows = self->spans > 1 ? 1 : (WORTH - 1) / ((self->count + self->size) * self->inner) + 1;
+    self->tasks = ((self->outer - 1) / self->rows + 1) * self->spans;
+    work_spread(add_task, self, blocks->count * self->tasks);
+  }
+  alloc_free(self->room);
+  return code;
 }
 
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
@@ -316,23 +346,37 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   code = unique_blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  if (accelerator_get() != NULL) {
-    code = take_on_devices("take_add", &self, true);
-    unique_blocks_end(&blocks);
-    return code;
-  }
-  code = check_indices("take_add", &self);
-  if (code == SHARDRT_OK && self.lane != dtype) {
-    self.room = alloc_array((size_t)(blocks.count * work_shard_elements(out)), shardrt_dtype_size(self.lane));
-    if (self.room == NULL) code = ALLOC_FAILED;
-  }
-  if (code == SHARDRT_OK && work_shard_elements(out) > 0) {
-    self.spans = (self.inner - 1) / SPAN + 1;
-    self.rows = self.spans > 1 ? 1 : (WORTH - 1) / ((self.count + self.size) * self.inner) + 1;
-    self.tasks = ((self.outer - 1) / self.rows + 1) * self.spans;
-    work_spread(add_task, &self, blocks.count * self.tasks);
-  }
-  alloc_free(self.room);
+  code = accelerator_get() != NULL ? take_on_devices("take_add", &self, true) : add_here("take_add", &self);
+  unique_blocks_end(&blocks);
+  return code;
+}
+
+static int check_update(const shardrt_array *x, int32_t sets, const shardrt_array *out) {
+  const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
+  int64_t shape[SHARDRT_MAX_NDIM] = {0}, wanted[SHARDRT_MAX_NDIM] = {0};
+  if (accelerator_get() != NULL)
+    return error_set(SHARDRT_EINVAL, "take_update: of devices with memory of their own, where take_add does it");
+  if (sets == 0 && dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_update: bools are not added");
+  work_shard_shape(x, shape);
+  work_shard_shape(out, wanted);
+  bool alike = shardrt_array_dtype(x) == dtype && shardrt_array_ndim(x) == ndim;
+  for (int32_t d = 0; d < ndim && alike; d++) alike = shape[d] == wanted[d];
+  return alike ? SHARDRT_OK : error_set(SHARDRT_EINVAL, "take_update: the array and the result differ");
+}
+
+int shardrt_take_update(const shardrt_array *x, const shardrt_array *values, const shardrt_array *indices, int32_t axis,
+                        int32_t sets, shardrt_array *out) {
+  const int32_t dtype = shardrt_array_dtype(out);
+  struct taking self = {.x = values, .indices = indices, .out = out, .dtype = dtype, .base = x, .sets = sets != 0};
+  self.lane = self.sets ? dtype : reduce_lane(dtype);
+  int code = check_update(x, sets, out);
+  if (code == SHARDRT_OK) code = check_take("take_update", out, indices, axis, values, &self);
+  if (code != SHARDRT_OK) return code;
+  struct unique_blocks blocks;
+  code = unique_blocks_begin("take_update", 3, (const shardrt_array *const[]){x, values, indices}, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  self.blocks = &blocks;
+  code = add_here("take_update", &self);
   unique_blocks_end(&blocks);
   return code;
 }
