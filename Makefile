@@ -44,7 +44,7 @@ ASSERTS  ?=
 WERROR   ?=
 ERRORS    = $(if $(WERROR),-Werror)
 WARNINGS  = -Wall -Wextra $(ERRORS) -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
-C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -fno-semantic-interposition -pthread -fno-omit-frame-pointer $(WARNINGS) \
+C_FLAGS   = -std=c11 -ffp-contract=off -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -fno-semantic-interposition -pthread -fno-omit-frame-pointer $(WARNINGS) \
             $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(ASSERTS)$(SANITIZE),,-DNDEBUG)
 # Libraries that a recipe loads see shardrt_*, and nothing else of the program; specs look into it.
 SEEN      = $(if $(ASSERTS)$(SANITIZE),-Wl$(comma)-E,'-Wl$(comma)--export-dynamic-symbol=shardrt_*')

@@ -28,10 +28,13 @@ static void *open_library(void) {
   const char *(*core)(void) = NULL;
   void *library = dlopen("libopenblas.so.0", RTLD_NOW);
   if (library != NULL) *(void **)&core = dlsym(library, "openblas_get_corename");
+#if defined(__x86_64__)
   if (core == NULL || strcmp(core(), "Prescott") != 0 || !__builtin_cpu_supports("avx2")) return library;
   dlclose(library);
-  setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512dq") ? "SkylakeX" : "Haswell", 0);
-  return dlopen("libopenblas.so.0", RTLD_NOW);
+  setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512vl") ? "SkylakeX" : "Haswell", 0);
+  library = dlopen("libopenblas.so.0", RTLD_NOW);
+#endif
+  return library;
 }
 
 int main(int argc, char **argv) {

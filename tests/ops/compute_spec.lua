@@ -4,8 +4,10 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+
+ffi.cdef "int setenv(const char *, const char *, int); int unsetenv(const char *);"
+
 local arrays = require "tests.support.arrays"
-local platform = require "tests.support.platform"
 local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
@@ -672,7 +674,10 @@ describe("a product of matrices", function()
     local folder = mpi.folder()
     assert.equal(0, os.execute(make(folder .. "/libopenblas.so.0")))
     env.LD_LIBRARY_PATH = folder
+    local core = os.getenv "OPENBLAS_CORETYPE" -- the tester's own
+    if core then ffi.C.unsetenv "OPENBLAS_CORETYPE" end
     local result = mpi.run { options = { "--platform", "host" }, env = env, source = source }
+    if core then ffi.C.setenv("OPENBLAS_CORETYPE", core, 1) end
     mpi.remove(folder)
     return result
   end
@@ -722,7 +727,14 @@ void openblas_set_num_threads() {}
     local file = assert(io.open "/proc/cpuinfo")
     local flags = file:read "*a"
     file:close()
-    local vectors = flags:find "avx512dq" and "SkylakeX" or flags:find "avx2" and "Haswell"
+    local function has(...)
+      for _, flag in ipairs { ... } do
+        if not flags:find("%f[%w_]" .. flag .. "%f[^%w_]") then return false end
+      end
+      return true
+    end
+    local vectors = has("avx2", "fma")
+      and (has("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl") and "SkylakeX" or "Haswell")
     assert.equal("loaded for any\n" .. (vectors and ("loaded for %s\n"):format(vectors) or "") .. "recipe: nil\n",
       run_with(make, {}, source).stdout)
     assert.equal("loaded for Prescott\nrecipe: Prescott\n",
@@ -1024,6 +1036,45 @@ describe("elements that change places", function()
     end
   end)
 
+  it("are the windows over pictures, with their channels last or before what is within them", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    for case = 1, 60 do
+      local name, first = any_of(MOVED), case % 2
+      local window, stride, apart = { random(1, 3), random(1, 3) }, { random(1, 3), random(1, 3) }, {}
+      local count, shape = { random(0, 4), random(1, 4) }, { random(0, 3), 0, 0, random(1, 3) }
+      for d = 1, 2 do
+        apart[d] = random(1, 2)
+        local span = (window[d] - 1) * apart[d] + 1
+        shape[1 + d] = (count[d] == 0 and 0 or (count[d] - 1) * stride[d] + span) + random(0, 2)
+        if window[d] == 1 and random(3) == 1 then apart[d] = 2 ^ 61 end -- a step from the only element to none
+        if count[d] <= 1 and random(3) == 1 then stride[d] = 2 ^ 61 end
+      end
+      local x, sizes = global(over, name, shape), { shape[1], count[1], count[2], window[1], window[2] }
+      table.insert(sizes, first == 1 and 4 or 6, shape[4])
+      local out, expected, from = arrays.new(over, name, sizes), {}, shard(x, 0)
+      ok(C.shardrt_windows(x, int64(stride), int64(apart), first, out))
+      each(sizes, function(index, k)
+        local channel, within = index[first == 1 and 4 or 6], first == 1 and 5 or 4
+        local at = { index[1], 0, 0, channel }
+        for d = 1, 2 do
+          at[1 + d] = (count[d] > 1 and index[1 + d] * stride[d] or 0)
+            + (window[d] > 1 and index[within + d - 1] * apart[d] or 0)
+        end
+        expected[k] = from[flat(shape, at)]
+      end)
+      same(expected, shard(out, 0), "windows")
+    end
+    local x = global(over, "float32", { 2, 4, 5, 3 })
+    local function new(...) return arrays.new(over, "float32", { ... }) end
+    local one, two = int64 { 1, 1 }, int64 { 2, 1 }
+    refuses(C.shardrt_windows(x, one, one, 0, new(2, 3, 4, 3, 2, 3)), C.SHARDRT_EINVAL, "leave dimension 1")
+    refuses(C.shardrt_windows(x, two, two, 0, new(2, 2, 4, 2, 2, 3)), C.SHARDRT_EINVAL, "leave dimension 1")
+    refuses(C.shardrt_windows(x, int64 { 0, 1 }, one, 0, new(2, 3, 4, 2, 2, 3)), C.SHARDRT_EINVAL, "leave dimension 1")
+    refuses(C.shardrt_windows(x, one, one, 0, new(2, 3, 5, 2, 2, 3)), C.SHARDRT_EINVAL, "leave dimension 2")
+    refuses(C.shardrt_windows(x, one, one, 1, new(2, 3, 4, 2, 2, 3)), C.SHARDRT_EINVAL, "other pictures or channels")
+    refuses(C.shardrt_windows(x, one, one, 0, new(2, 3, 4, 3)), C.SHARDRT_EINVAL, "4 and 6")
+  end)
+
   it("share their memory under another shape or sharding", function()
     local by = arrays.sharding({ 2, 2 }, { "a", "b" }, P("a", "b"))
     local x = global(by, "int32", { 4, 6 })
@@ -1098,6 +1149,7 @@ describe("a computation of this kind", function()
     local large = global(arrays.sharding({ 4 }, { "a" }, P()), "float32", { 200000 })
     local small = arrays.sharding({ 4 }, { "a" }, P())
     local indices = global(arrays.sharding({ 2, 2 }, { "a", "b" }, P()), "int32", { 4 }, function(i) return i end)
+    local pictures = global(small, "float32", { 2, 4, 4, 5 })
     local list = ffi.new("shardrt_array *[2]", { x, y })
     local function square() return arrays.new(over, "float16", { 8, 8 }) end
     local function wide() return arrays.new(over, "float16", { 16, 8 }) end
@@ -1109,6 +1161,13 @@ describe("a computation of this kind", function()
       transpose = function() return C.shardrt_transpose(x, int32 { 1, 0 }, square()) end,
       slice = function() return C.shardrt_slice(x, int64 { 3, 0 }, int64 { -1, 1 }, square()) end,
       pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, nil, wide()) end,
+      pad_base = function() return C.shardrt_pad(y, int64 { 0, 0 }, int64 { 1, 1 }, x, square()) end,
+      windows = function()
+        return C.shardrt_windows(pictures, int64 { 1, 1 }, int64 { 1, 1 }, 0, arrays.new(small, "float32",
+          { 2, 3, 3, 2, 2, 5 }))
+      end,
+      linspace = function() return C.shardrt_linspace(0, 1, 9, arrays.new(small, "float32", { 10 })) end,
+      take_update = function() return C.shardrt_take_update(x, y, indices, 0, 0, square()) end,
       concatenate = function() return C.shardrt_concatenate(2, list, 0, wide()) end,
       take = function() return C.shardrt_take(x, indices, 0, square()) end,
       take_add = function() return C.shardrt_take_add(x, indices, 0, square()) end,

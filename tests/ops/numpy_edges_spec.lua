@@ -214,6 +214,37 @@ describe("what one process computes on its own device", function()
   end)
 end)
 
+describe("words that compute what they reduce", function()
+  it("do so in floats, of whole numbers whose squares none of their dtype are", function()
+    for name, value in pairs { int32 = 60000, uint32 = 70000, int64 = 5e9, uint64 = 5e9, int16 = 30000 } do
+      local x = np.full({ 4 }, value, name)
+      assert.near(2 * value, np.norm(x):item(), value * 1e-6)
+    end
+  end)
+
+  it("give gradients of small floats that are those of float32, rounded once", function()
+    local digits = { bfloat16 = 2 ^ -8, float16 = 2 ^ -11 }
+    for name, digit in pairs(digits) do
+      local x = np.astype(shardrt.random.normal(shardrt.random.key(3), { 8, 64 }) * 0.003, name)
+      local weight = np.astype(shardrt.random.normal(shardrt.random.key(4), { 8, 64 }), name)
+      local function loss(z) return np.sum(np.layer_norm(z) * weight) end
+      local right = table_of(shardrt.grad(loss)(np.astype(x, "float32")))
+      local found, largest = table_of(np.astype(shardrt.grad(loss)(x), "float32")), 0
+      for i = 1, 8 do
+        for j = 1, 64 do largest = math.max(largest, math.abs(right[i][j])) end
+      end
+      for i = 1, 8 do
+        for j = 1, 64 do assert.near(right[i][j], found[i][j], largest * digit * 2) end
+      end
+    end
+  end)
+
+  it("keep the digits of a loss that is small beside the logits", function()
+    local loss = np.softmax_cross_entropy_with_integer_labels(np.array { 1000, 990, 0 }, np.asarray(0, "int32"))
+    assert.near(math.log(1 + math.exp(-10)), loss:item(), 6e-8)
+  end)
+end)
+
 describe("np.take", function()
   it("by indices that are cut by the array's own axis", function()
     local x = np.reshape(np.arange(48, "float32"), { 6, 8 })

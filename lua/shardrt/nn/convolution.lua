@@ -104,10 +104,11 @@ local function padded_of(caller, x, window, strides, dilation, padding, fill)
 end
 
 -- For each place in a window, rows first, the elements that it has in all windows of these: {N, rows, columns, C} each.
-local function windows_of(x, out, window, strides)
+local function windows_of(x, out, window, strides, dilation)
   local all = {}
-  for top = 0, window[1] - 1 do
-    for left = 0, window[2] - 1 do
+  for i = 0, window[1] - 1 do
+    for j = 0, window[2] - 1 do
+      local top, left = i * dilation[1], j * dilation[2]
       all[#all + 1] = slice.words.slice(x, {
         {}, { top, top + (out[1] - 1) * strides[1] + 1, strides[1] },
         { left, left + (out[2] - 1) * strides[2] + 1, strides[2] },
@@ -133,24 +134,23 @@ local function sum_of(caller, arrays)
 end
 
 -- All windows over pictures: {N, rows, columns, its rows, its columns, C}, or with the channels before what is within a
--- window. Rows and columns are made whole.
+-- window.
 local function all_windows(caller, x, window, strides, dilation, out_sizes, channels_first)
   local at, dim_axes = common_mesh.of_one(caller, x)
-  local held = list.copy(dim_axes)
-  held[2], held[3] = {}, {}
-  local n, channels = x.shape[1], x.shape[4]
-  local sizes = { n, out_sizes[1], out_sizes[2], window[1], window[2], channels }
-  local made, within = { held[1], {}, {}, {}, {}, held[4] }, 4
-  if channels_first then
-    table.insert(sizes, 4, table.remove(sizes))
-    table.insert(made, 4, table.remove(made))
-    within = 5
-  end
+  local n, channels, within = x.shape[1], x.shape[4], channels_first and 5 or 4
+  local sizes = { n, out_sizes[1], out_sizes[2], window[1], window[2] }
+  local made = { dim_axes[1], {}, {}, {}, {} }
+  table.insert(sizes, channels_first and 4 or 6, channels)
+  table.insert(made, channels_first and 4 or 6, dim_axes[4])
   if strides[1] == 1 and strides[2] == 1 and window[1] * window[2] == 1 then
     return reshape.words.reshape(x, sizes)
   end
+  if common_mesh.is_cut(at, dim_axes, { 2, 3 }) then -- slices stay cut: of other devices each needs an edge
+    local parts = windows_of(x, out_sizes, window, strides, dilation)
+    return reshape.words.reshape(concatenate.words.stack(parts, channels_first and 4 or 3), sizes)
+  end
   local out = dispatch.result(caller, at, made, x.dtype, sizes)
-  local whole = dispatch.to_layout(caller, x, at, held)
+  local whole = dispatch.to_layout(caller, x, at, dim_axes)
   dispatch.compute(caller, out, C.shardrt_windows, whole.handle, Pair(strides), Pair(dilation),
     channels_first and 1 or 0, out.handle)
   local like = { sharding = x.sharding, committed = x.committed, ndim = 4, shape = x.shape }
@@ -308,7 +308,7 @@ function words.max_pool(x, window, options)
   local places = each[1] * each[2]
   local out
   local is_apart = places > 1 and places <= MOST_AT_ONCE and are_apart(caller, padded, each, strides)
-  local parts = not is_apart and windows_of(padded, count, each, strides)
+  local parts = not is_apart and windows_of(padded, count, each, strides, { 1, 1 })
   if is_apart then
     out = largest_apart(caller, padded, count, each)
   elseif places == 1 then

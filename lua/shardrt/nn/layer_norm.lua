@@ -8,6 +8,7 @@ local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
 local reduce = require "shardrt.ops.reduce"
 local shape = require "shardrt.layout.shape"
+local tape = require "shardrt.ops.tape"
 fail.own()
 
 ---@class shardrt.LayerNormOptions
@@ -39,6 +40,8 @@ function words.layer_norm(x, options)
   if type(epsilon) ~= "number" then fail("%s: epsilon = %s; it is a number", caller, list.show(epsilon)) end
   local axes = shape.axes(caller, o.axis == nil and -1 or o.axis, x.ndim)
   local own = promote.to_float(x.dtype)
+  -- Contributions to its gradient all but cancel: they are added before they are rounded to x's dtype.
+  if tape.is_open() then x = elementwise.words.astype(x, promote.computed(own)) end
   local i, mean, variance = expression.input, reduce.moments(caller, x, axes, true)
   local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), mean.dtype)
   local out = elementwise.run(caller, { x, mean, scale }, (i(1) - i(2)) * i(3), own, mean.dtype)

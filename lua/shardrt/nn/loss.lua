@@ -55,7 +55,7 @@ function words.softmax_cross_entropy_with_integer_labels(logits, labels, axis)
   local picked = reduce.words.sum(at_label, along, true)
   local inside = f.LOGICAL_AND(f.GE(i(2), -n), f.LT(i(2), n))
   local out = elementwise.run(caller, { picked, labelled, largest, log },
-    f.SELECT(inside, i(3) + i(4) - i(1), 0 / 0), logits.dtype, computed)
+    f.SELECT(inside, i(3) - i(1) + i(4), 0 / 0), logits.dtype, computed)
   return reshape.words.reshape(out, sizes)
 end
 

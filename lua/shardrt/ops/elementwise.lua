@@ -235,11 +235,11 @@ end
 ---@param caller string
 ---@param arrays shardrt.Array[]
 ---@param root shardrt.Node
----@param name string # the dtype in which it is computed, and of the result
+---@param name string # the dtype of the result, and the one in which it is computed, or of which that is
 ---@param is_kept boolean? # someone else reads it, too
 ---@return shardrt.Array
 function elementwise.to_reduce(caller, arrays, root, name, is_kept)
-  return elementwise.run(caller, arrays, root, name, nil, nil, is_kept and "reduction" or "reduction alone")
+  return elementwise.run(caller, arrays, root, name, name, nil, is_kept and "reduction" or "reduction alone")
 end
 
 --- Computes several expressions of the same arrays in one pass. Each may be a part of those behind it, and is rounded

@@ -183,14 +183,18 @@ const void *tiles_read(struct tiles_part *part, int64_t first, int64_t stop, voi
 
 /* ---- before it runs --------------------------------------------------------------------------------------------- */
 
+/* Signed numbers, unsigned ones or floats. */
+static int32_t kind_of(int32_t dtype) {
+  return (ELEMENT_IS_FLOAT(dtype) ? 1 : 0) + (dtype >= SHARDRT_UINT8 ? 1 : 0);
+}
+
 /* Whether the result is the one operand, none of whose numbers the dtype to compute in changes. */
 static bool only_moves(const struct tiles *self) {
   const struct program *program = &self->program;
   const int32_t dtype = self->operands[0].dtype;
   const bool is_copy = program->nin == 1 && program->nsteps == 1 && program->steps[0].op == SHARDRT_OP_COPY;
   if (!is_copy || program->load[0] == PROGRAM_FIXED || dtype == SHARDRT_BOOL) return false;
-  const bool fits =
-      shardrt_dtype_size(dtype) < program->lane && (!ELEMENT_IS_FLOAT(dtype) || ELEMENT_IS_FLOAT(program->dtype));
+  const bool fits = shardrt_dtype_size(dtype) < program->lane && kind_of(dtype) == kind_of(program->dtype);
   return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
 }
 

@@ -111,15 +111,15 @@ static bool is_mistaken(void *library) {
 }
 
 /* Opens OpenBLAS as one for that processor. For that moment the process has another environment, with one line more;
- * other threads may go on to read it, so it stays. (setenv would change the one that they read.) */
+ * other threads may go on to read it, so it is never freed. (setenv would change the one that they read. A thread that
+ * calls setenv in that moment keeps the line.) */
 static void *open_for(char *core) {
   static char **with;
   size_t count = 0;
-  while (environ[count] != NULL) count++;
-  alloc_free(with);
+  while (environ != NULL && environ[count] != NULL) count++;
   with = alloc_array(count + 2, sizeof *with);
   if (with == NULL) return NULL;
-  memcpy(with, environ, count * sizeof *with);
+  for (size_t i = 0; i < count; i++) with[i] = environ[i];
   with[count] = core;
   with[count + 1] = NULL;
   char **own = environ;

@@ -47,10 +47,10 @@ int shardrt_take_update(const shardrt_array *x, const shardrt_array *values, con
 int shardrt_argsort(const shardrt_array *x, int32_t descending, int32_t total, shardrt_array *out);
 
 /* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
- * has a number for each dimension of each array. What no array gives is 0. No two may give one element. An element
- * comes over a link only to a process that does not hold it, and once. Shapes are those of the whole arrays, which may
- * lie in any sharding over out's devices. EINVAL: other devices, dtypes or numbers of dimensions; EDATA; ENOMEM;
- * EMISMATCH where processes differ in what they call. */
+ * has a number for each dimension of each array. What no array gives is 0. Where two give one element, the later one's
+ * stays. An element comes over a link only to a process that does not hold it, and once. Shapes are those of the whole
+ * arrays, which may lie in any sharding over out's devices. EINVAL: other devices, dtypes or numbers of dimensions;
+ * EDATA; ENOMEM; EMISMATCH where processes differ in what they call. */
 int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out);
 
 #endif

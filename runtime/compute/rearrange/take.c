@@ -290,14 +290,18 @@ static void add_task(void *context, int64_t number) {
   char *out = unique_blocks_data(self->blocks, self->out, block);
   char *sums = convert ? self->room + (size_t)(block * self->outer * self->size * self->inner) * lane : out;
   double room[SPAN];
+  /* Runs of elements that are one behind the other, of all rows: each row's part, or all. */
+  const bool is_whole = self->spans == 1;
+  const int64_t runs = is_whole ? 1 : self->size;
+  const size_t each = is_whole ? (size_t)self->size * n : n;
   for (int64_t o = first; o < last; o++) {
     const int64_t start = o * self->size;
-    for (int64_t i = start; i < start + self->size; i++) {
+    for (int64_t i = start; i < start + runs; i++) {
       const size_t at = (size_t)(i * self->inner + left);
       if (base == NULL)
-        memset(sums + at * lane, 0, n * lane);
+        memset(sums + at * lane, 0, each * lane);
       else
-        convert_elements(self->dtype, self->lane, base + at * element, sums + at * lane, n);
+        convert_elements(self->dtype, self->lane, base + at * element, sums + at * lane, each);
     }
     for (int64_t i = 0; i < self->count; i++) {
       const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
@@ -311,9 +315,9 @@ static void add_task(void *context, int64_t number) {
       reduce_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
                   convert ? (const void *)room : from, n);
     }
-    for (int64_t i = start; i < start + self->size && convert; i++) {
+    for (int64_t i = start; i < start + runs && convert; i++) {
       const size_t at = (size_t)(i * self->inner + left);
-      convert_elements(self->lane, self->dtype, sums + at * lane, out + at * element, n);
+      convert_elements(self->lane, self->dtype, sums + at * lane, out + at * element, each);
     }
   }
 }

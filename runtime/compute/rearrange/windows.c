@@ -47,8 +47,8 @@ int shardrt_windows(const shardrt_array *x, const int64_t *stride, const int64_t
   place.from_stride[0] = from[0];
   place.from_stride[channels] = from[3];
   for (int32_t d = 0; d < 2; d++) {
-    place.from_stride[1 + d] = from[1 + d] * stride[d];
-    place.from_stride[within + d] = from[1 + d] * dilation[d];
+    place.from_stride[1 + d] = place.extent[1 + d] > 1 ? from[1 + d] * stride[d] : 0; /* else it is of any size */
+    place.from_stride[within + d] = place.extent[within + d] > 1 ? from[1 + d] * dilation[d] : 0;
   }
   code = place_run("windows", &place, &blocks, x, out);
   unique_blocks_end(&blocks);

@@ -11,9 +11,7 @@
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
-  ROUNDS = 4,        /* of the permutations of rows, which makes those of many rows even; */
-  FEW_ROUNDS = 6,    /* where blocks have fewer than */
-  FEW_ROWS = 256,    /* so many on average */
+  ROW_ROUNDS = 6,    /* of the permutations of rows */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
   RUNS = 64,         /* that are made samples of together */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
@@ -110,12 +108,11 @@ static void set_lanes(struct order_table *t, int64_t lanes, int64_t weight, int6
 }
 
 static void set_keys(struct order_table *t, uint64_t seed) {
-  uint64_t drawn[FEW_ROUNDS + 1];
-  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, FEW_ROUNDS + 1, drawn);
-  t->keys.rounds = t->count / FEW_ROWS < t->count_blocks ? FEW_ROUNDS : ROUNDS;
-  t->keys.brief = true;
-  memcpy(t->keys.key, drawn, FEW_ROUNDS * sizeof *drawn);
-  t->strip_key = drawn[FEW_ROUNDS];
+  uint64_t drawn[ROW_ROUNDS + 1];
+  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, ROW_ROUNDS + 1, drawn);
+  t->keys = (struct feistel_keys){.rounds = ROW_ROUNDS, .brief = true};
+  memcpy(t->keys.key, drawn, ROW_ROUNDS * sizeof *drawn);
+  t->strip_key = drawn[ROW_ROUNDS];
 }
 
 static struct order_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {

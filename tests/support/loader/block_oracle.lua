@@ -8,7 +8,7 @@ local bxor, band, bor, lshift, rshift = bit.bxor, bit.band, bit.bor, bit.lshift,
 local oracle = {}
 
 local GOLDEN = 0x9e3779b97f4a7c15ULL
-local FEW_ROUNDS, ROUNDS, FEW_ROWS = 6, 4, 256 -- of the permutations of rows; where blocks have so many on average
+local ROUNDS = 6
 
 local function u64(x) return ffi.cast("uint64_t", ffi.cast("int64_t", x)) end
 
@@ -86,8 +86,7 @@ function oracle.order(blocks, o)
     for i = 1, count do windows[i] = 0 end
     return order, windows
   end
-  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), FEW_ROUNDS + 1)
-  local rounds = math.floor(count / FEW_ROWS) < nblocks and FEW_ROUNDS or ROUNDS
+  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), ROUNDS + 1)
   local by_place, samples, window_of = shuffled(o.seed, o.epoch, nblocks), {}, {}
   local nwindows = math.ceil(nblocks / o.window)
   local lanes = math.max(1, math.floor(o.rows / o.batches))
@@ -113,9 +112,9 @@ function oracle.order(blocks, o)
         local block = blocks[by_place[k + 1] + 1]
         for i = 0, block[2] - 1 do list[#list + 1] = block[1] + i end
       end
-      local tweak = mix(keys[FEW_ROUNDS + 1] + GOLDEN * u64(from + first))
+      local tweak = mix(keys[ROUNDS + 1] + GOLDEN * u64(from + first))
       for i = 0, #list - 1 do
-        samples[positions[next_position].at + 1] = list[permuted(i, #list, keys, rounds, tweak, brief) + 1]
+        samples[positions[next_position].at + 1] = list[permuted(i, #list, keys, ROUNDS, tweak, brief) + 1]
         next_position = next_position + 1
       end
     end
