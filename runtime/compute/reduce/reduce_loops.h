@@ -1,10 +1,10 @@
 /* reduce_loops.h - many elements become one: sums, products, the largest and the smallest, in the loops that matter.
  *
  * Operations are SHARDRT_SUM, PROD, MAX and MIN. Elements are lanes: int32, uint32, int64, uint64, float32 or float64,
- * for MAX and MIN int16 and no floats, aligned. Whole numbers wrap. Floats become whole numbers in the same order there, where a NaN is larger
- * than all or smaller than all, and -0 less than 0. Where a place is looked for they stay floats, and -0 is equal to 0.
- * Whatever the processor, an operation is done on the same elements in the same order, so that the result's bits are
- * the same. */
+ * for MAX and MIN int16 and no floats, aligned. Whole numbers wrap. Floats become whole numbers in the same order
+ * there, where a NaN is larger than all or smaller than all, and -0 less than 0. Where a place is looked for they stay
+ * floats, and -0 is equal to 0. Whatever the processor, an operation is done on the same elements in the same order, so
+ * that the result's bits are the same. */
 #ifndef SHARDRT_COMPUTE_REDUCE_REDUCE_LOOPS_H
 #define SHARDRT_COMPUTE_REDUCE_REDUCE_LOOPS_H
 
