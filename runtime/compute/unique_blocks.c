@@ -69,21 +69,28 @@ int32_t unique_blocks_device(const struct unique_blocks *self, const shardrt_arr
   return array_local_device(array, self->shards[block]);
 }
 
+enum { WORTH = 256 << 10 }; /* bytes that are worth a task */
+
 struct zeros {
   const struct unique_blocks *blocks;
   shardrt_array *out;
+  size_t bytes;  /* of a block, */
+  int64_t tasks; /* in so many pieces */
 };
 
-static void zeros_task(void *context, int64_t block) {
+static void zeros_task(void *context, int64_t number) {
   const struct zeros *self = context;
-  memset(unique_blocks_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+  const size_t first = (size_t)(number % self->tasks) * WORTH, left = self->bytes - first;
+  char *data = unique_blocks_data(self->blocks, self->out, number / self->tasks);
+  memset(data + first, 0, left < WORTH ? left : WORTH);
 }
 
 int unique_blocks_zero(const struct unique_blocks *self, shardrt_array *out) {
   const struct accelerator *a = accelerator_get();
-  struct zeros zeros = {self, out};
+  struct zeros zeros = {.blocks = self, .out = out, .bytes = shardrt_array_shard_bytes(out)};
+  zeros.tasks = (int64_t)((zeros.bytes + WORTH - 1) / WORTH);
   int code = SHARDRT_OK;
-  if (a == NULL) work_spread(zeros_task, &zeros, self->count);
+  if (a == NULL) work_spread(zeros_task, &zeros, self->count * zeros.tasks);
   for (int64_t b = 0; a != NULL && b < self->count && code == SHARDRT_OK; b++)
     code = a->copies->zero(unique_blocks_device(self, out, b), unique_blocks_data(self, out, b),
                            shardrt_array_shard_bytes(out));

@@ -43,14 +43,23 @@ end
 --- Tells Lua's collector of the buffers of an array that was just filled: one for each distinct box, or, where each
 --- device has memory of its own, for each shard.
 ---@param x shardrt.Array
-function buffers.tell_collector(x)
+---@param of shardrt.Array? # what it was made of: a buffer that both have at one place is not new
+function buffers.tell_collector(x, of)
   local count, bytes = tonumber(C.shardrt_array_shard_count(x.handle)), tonumber(C.shardrt_array_shard_bytes(x.handle))
   if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
     return memory_pressure.made_on_devices(count * bytes)
   end
-  local blocks = 0
-  for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
-  memory_pressure.made(blocks * bytes)
+  local blocks, shared, held = 0, 0, of and tonumber(C.shardrt_array_shard_count(of.handle)) or 0
+  for i = 0, count - 1 do
+    local block = C.shardrt_array_shard(x.handle, i).block + 1
+    if block > blocks then
+      blocks = block
+      if i < held and C.shardrt_array_buffer(x.handle, i) == C.shardrt_array_buffer(of.handle, i) then
+        shared = shared + 1
+      end
+    end
+  end
+  memory_pressure.made((blocks - shared) * bytes)
 end
 
 --- Fills from the whole value.

@@ -258,7 +258,7 @@ function reshard.array(caller, x, to, given, move)
     local out = ffi.new "shardrt_array *[1]"
     called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
     moved = numbering.made_by_all(array.wrap(out, to))
-    buffers.tell_collector(moved)
+    buffers.tell_collector(moved, x)
   end
   if options.donate ~= 0 then x:delete() end
   return moved
