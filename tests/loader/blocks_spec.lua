@@ -326,8 +326,13 @@ for step = 1, task.steps do
     if mask.data[i] and shardrt.process_index() == 0 then print("id " .. id.data[i]) end
   end
 end
-print(("decoded %d of %d"):format(loader:stats().blocks_decoded, loader:stats().blocks))
-if shardrt.process_index() == 0 then print("state " .. cjson.encode(loader:state())) end
+-- Process 0 alone prints: lines of several are mixed where one is cut.
+local decoded = shardrt.process_allgather(loader:stats().blocks_decoded):to_table()
+local blocks = shardrt.process_allgather(loader:stats().blocks):to_table()
+if shardrt.process_index() == 0 then
+  for p, n in ipairs(decoded) do print(("decoded %d of %d"):format(n, blocks[p])) end
+  print("state " .. cjson.encode(loader:state()))
+end
 ]]
 
 describe('shuffle = "blocks" of large blocks', function()

@@ -89,7 +89,7 @@ function state.check(given, now)
   if type(given) ~= "table" then fail("loader:restore: it takes what state() gave, not %s", list.show(given)) end
   if given.version ~= version_of(given.shuffle) then
     fail("loader:restore: the state's version is %s; this is version %d", list.show(given.version),
-      version_of(given.shuffle))
+      version_of(given.shuffle == nil and now.shuffle or given.shuffle))
   end
   for _, name in ipairs { "epoch", "row", given.shuffle == now.shuffle and now.lanes and "lanes" or nil } do
     if not list.is_whole(given[name], name == "lanes" and 1 or 0) then
