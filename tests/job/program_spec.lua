@@ -229,7 +229,7 @@ describe("shardrt test", function()
     local result = test "run -n 4 --devices 2 test FOLDER"
     local text = result.stdout:gsub("\r", "")
     assert.not_equal(0, result.status)
-    assert.truthy(text:find("++++\n", 1, true), text)
+    assert.equal(4, count(text, "+"), text) -- of process 0; what others say may stand between, on a full machine
     assert.truthy(text:find("\n4 successes / 0 failures / 0 errors / 0 pending", 1, true), text)
     assert.truthy(text:find("\nprocess 2: 3 successes / 1 failure / 0 errors / 0 pending", 1, true), text)
     assert.truthy(text:find("\nprocess 2: Failure -> " .. folder .. "/mine_spec.lua @ 4\nmine fails in one\n", 1, true),
