@@ -33,7 +33,7 @@ struct taking {
   char *room;                /* for lanes, where they are not elements: those of all blocks */
   const shardrt_array *base; /* on the way back: what is there before; NULL: zeros */
   bool sets;                 /* on the way back: the last one takes a place, none is added */
-  atomic_bool *outside;      /* whether an index was outside the axis; NULL: all were looked at before */
+  atomic_bool outside;       /* whether an index of its own was outside the axis, as it was taken */
 };
 
 static int check_take_dtypes(const char *what, int32_t whole, int32_t index, int32_t taken) {
@@ -181,7 +181,7 @@ static void take_elements(size_t bytes, const void *from, const void *indices, i
 
 /* Rows of `inner` elements that stand one behind the other in what is taken. */
 static void take_task(void *context, int64_t number) {
-  const struct taking *self = context;
+  struct taking *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * self->rows,
                 all = self->outer * self->count;
   const int64_t last = all - first < self->rows ? all : first + self->rows;
@@ -193,8 +193,8 @@ static void take_task(void *context, int64_t number) {
   for (int64_t row = first; row < last && self->inner == 1;) {
     const int64_t at = row % self->count, left = self->count - at, n = left < last - row ? left : last - row;
     const void *own = (const char *)indices + (size_t)(self->own ? row : at) * shardrt_dtype_size(dtype);
-    if (self->outside != NULL && any_outside(own, dtype, n, self->size)) {
-      atomic_store_explicit(self->outside, true, memory_order_relaxed);
+    if (self->own && any_outside(own, dtype, n, self->size)) {
+      atomic_store_explicit(&self->outside, true, memory_order_relaxed);
       return;
     }
     take_elements(bytes, from + (size_t)(row / self->count * self->size) * bytes, own, dtype, self->size,
@@ -211,8 +211,6 @@ static void take_task(void *context, int64_t number) {
 
 /* Indices that each outer one has of its own are looked at as they are taken: each is in the cache then. */
 static int take_here(const char *what, struct taking *self) {
-  atomic_bool outside = false;
-  self->outside = self->own ? &outside : NULL;
   assert(!self->own || self->inner == 1);
   const int code = self->own ? SHARDRT_OK : check_indices(what, self);
   const int64_t rows = self->outer * self->count;
@@ -220,7 +218,7 @@ static int take_here(const char *what, struct taking *self) {
   self->rows = (WORTH - 1) / self->inner + 1;
   self->tasks = (rows - 1) / self->rows + 1;
   work_spread(take_task, self, self->blocks->count * self->tasks);
-  return atomic_load_explicit(&outside, memory_order_relaxed) ? check_indices(what, self) : SHARDRT_OK;
+  return atomic_load_explicit(&self->outside, memory_order_relaxed) ? check_indices(what, self) : SHARDRT_OK;
 }
 
 int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
