@@ -124,19 +124,19 @@ describe("the order of an epoch", function()
     end)
   end)
 
-  it("does so for rows of blocks, by six brief rounds", function()
+  it("does so for rows of blocks, by eight brief rounds", function()
     is_even({ 7, 16, 33, 100, 255, 256, 1000, 4097 }, function(_, count)
-      local keys = random_keys(6, true)
+      local keys = random_keys(8, true)
       return function(position) return tonumber(ffi.C.feistel_at(count, keys, 0, position)) end
     end)
   end)
 
   it("puts rows that share half of their number apart, too", function()
-    for _, bits in ipairs { 10, 12, 14 } do
-      local count, apart, bins = 2 ^ bits, 2 ^ (bits / 2), 16
+    for _, of in ipairs { { 1024, 32 }, { 3000, 64 }, { 4096, 64 }, { 9000, 128 }, { 16384, 128 } } do
+      local count, apart, bins = of[1], of[2], 16
       local total, pairs_of = 0, ffi.new("double[?]", bins * bins)
       for _ = 1, 2 ^ 18 / count do
-        local keys = random_keys(6, true)
+        local keys = random_keys(8, true)
         for i = 0, count - apart - 1 do
           local a, b = ffi.C.feistel_at(count, keys, 0, i), ffi.C.feistel_at(count, keys, 0, i + apart)
           local cell = math.floor(tonumber(a) * bins / count) * bins + math.floor(tonumber(b) * bins / count)

@@ -18,13 +18,15 @@ static const uint64_t scramble_factor = 0xd6e8feb86659fd93u;
 struct halves {
   int32_t low_bits;
   uint64_t low_mask, high_mask; /* of either half, moved down to bit 0 */
+  uint64_t high_count;          /* of the upper halves' values that numbers below the count have */
 };
 
 static struct halves halves_of(int64_t count) {
   const int32_t bits = feistel_bits(count);
   return (struct halves){.low_bits = bits / 2,
                          .low_mask = (UINT64_C(1) << (bits / 2)) - 1,
-                         .high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1};
+                         .high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1,
+                         .high_count = (((uint64_t)count - 1) >> (bits / 2)) + 1};
 }
 
 /* A product of 64 bits, or of the lower 32 bits of both. */
@@ -32,18 +34,26 @@ static inline uint64_t multiply(uint64_t a, uint64_t b, bool brief) {
   return brief ? (uint64_t)(uint32_t)a * (uint32_t)b : a * b;
 }
 
-/* 32 bits from one half and a round's key. */
+/* A product of one half and a round's key: whose bits around the middle are the best. */
 static inline uint64_t scramble(uint64_t half, uint64_t key, bool brief) {
   const uint64_t x = multiply(half ^ key, scramble_factor, brief);
-  return multiply(x ^ (x >> 32), key | 1, brief) >> 32;
+  return multiply(x ^ (x >> 32), key | 1, brief);
+}
+
+/* The upper half, changed by a product. Where brief, the values that it has are a circle, and the product's lower 32
+ * bits say how far it goes round. */
+static inline uint64_t change_high(const struct halves *halves, uint64_t high, uint64_t product, bool brief) {
+  if (!brief) return high ^ ((product >> 32) & halves->high_mask);
+  high += (uint32_t)product * halves->high_count >> 32;
+  return high < halves->high_count ? high : high - halves->high_count;
 }
 
 /* Once through the network: perhaps not below the count. */
 static inline uint64_t pass(const struct halves *halves, const struct feistel_keys *keys, uint64_t tweak, uint64_t x) {
   uint64_t low = x & halves->low_mask, high = x >> halves->low_bits;
   for (int32_t r = 0; r < keys->rounds; r += 2) {
-    high ^= scramble(low, keys->key[r] ^ tweak, keys->brief) & halves->high_mask;
-    low ^= scramble(high, keys->key[r + 1] ^ tweak, keys->brief) & halves->low_mask;
+    high = change_high(halves, high, scramble(low, keys->key[r] ^ tweak, keys->brief), keys->brief);
+    low ^= (scramble(high, keys->key[r + 1] ^ tweak, keys->brief) >> 32) & halves->low_mask;
   }
   return high << halves->low_bits | low;
 }
@@ -113,28 +123,41 @@ SIMD_AVX512 SIMD_INLINE vector multiply_lanes(vector a, vector b, bool brief) {
   return brief ? (vector)_mm512_mul_epu32((__m512i)a, (__m512i)b) : a * b;
 }
 
+/* The upper 32 bits as the lower ones; where brief, the upper ones stay: nobody reads them, and a shift waits for the
+ * unit that multiplies. */
+SIMD_AVX512 SIMD_INLINE vector upper_bits(vector x, bool brief) {
+  return brief ? (vector)_mm512_shuffle_epi32((__m512i)x, _MM_PERM_DDBB) : x >> 32;
+}
+
 SIMD_AVX512 SIMD_INLINE vector scramble_lanes(vector half, vector key, bool brief) {
   const vector x = multiply_lanes(half ^ key, all_lanes(scramble_factor), brief);
-  return multiply_lanes(x ^ (x >> 32), key | 1, brief) >> 32;
+  return multiply_lanes(x ^ upper_bits(x, brief), key | 1, brief);
+}
+
+/* `highs` is the upper half's mask; where brief, how many values it has. */
+SIMD_AVX512 SIMD_INLINE vector change_lanes(vector high, vector product, vector highs, bool brief) {
+  if (!brief) return high ^ ((product >> 32) & highs);
+  high += multiply_lanes(product, highs, true) >> 32;
+  return (vector)_mm512_min_epu64((__m512i)high, (__m512i)(high - highs)); /* what is below 0 is large */
 }
 
 /* Once through the network; `brief` is the keys', and a constant. */
 SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool brief, const vector *count,
                                          const vector *tweak, vector *x) {
-  vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], high_mask[VECTORS];
+  vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], highs[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
     const vector bits = 64 - (vector)_mm512_lzcnt_epi64((__m512i)(count[v] - 1));
     shift[v] = bits >> 1;
     low_mask[v] = (all_lanes(1) << shift[v]) - 1;
-    high_mask[v] = (all_lanes(1) << (bits - shift[v])) - 1;
+    highs[v] = brief ? ((count[v] - 1) >> shift[v]) + 1 : (all_lanes(1) << (bits - shift[v])) - 1;
     low[v] = x[v] & low_mask[v];
     high[v] = x[v] >> shift[v];
   }
   for (int32_t r = 0; r < keys->rounds; r += 2) {
     for (int32_t v = 0; v < VECTORS; v++)
-      high[v] ^= scramble_lanes(low[v], keys->key[r] ^ tweak[v], brief) & high_mask[v];
+      high[v] = change_lanes(high[v], scramble_lanes(low[v], keys->key[r] ^ tweak[v], brief), highs[v], brief);
     for (int32_t v = 0; v < VECTORS; v++)
-      low[v] ^= scramble_lanes(high[v], keys->key[r + 1] ^ tweak[v], brief) & low_mask[v];
+      low[v] ^= upper_bits(scramble_lanes(high[v], keys->key[r + 1] ^ tweak[v], brief), brief) & low_mask[v];
   }
   for (int32_t v = 0; v < VECTORS; v++) x[v] = high[v] << shift[v] | low[v];
 }

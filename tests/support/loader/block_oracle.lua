@@ -8,7 +8,7 @@ local bxor, band, bor, lshift, rshift = bit.bxor, bit.band, bit.bor, bit.lshift,
 local oracle = {}
 
 local GOLDEN = 0x9e3779b97f4a7c15ULL
-local ROUNDS = 6
+local ROUNDS = 8
 
 local function u64(x) return ffi.cast("uint64_t", ffi.cast("int64_t", x)) end
 
@@ -34,23 +34,26 @@ local function whole(a, b) return a * b end
 -- A product of the lower 32 bits of both.
 local function brief(a, b) return band(a, 0xffffffffULL) * band(b, 0xffffffffULL) end
 
--- Where `position` goes in a permutation of `count`.
+-- Where `position` goes in a permutation of `count`: with `brief` products, the upper half is added to in a circle.
 local function permuted(position, count, keys, rounds, tweak, multiply)
   if count < 2 then return position end
   local bits = 0
   while 2 ^ bits < count do bits = bits + 1 end
   local low_bits = math.floor(bits / 2)
   local low_mask, high_mask = lshift(1ULL, low_bits) - 1, lshift(1ULL, bits - low_bits) - 1
+  local high_values = u64(math.ceil(count / 2 ^ low_bits))
   local function half(x, key)
     x = multiply(bxor(x, key), 0xd6e8feb86659fd93ULL)
-    return rshift(multiply(bxor(x, rshift(x, 32)), bor(key, 1ULL)), 32)
+    return multiply(bxor(x, rshift(x, 32)), bor(key, 1ULL))
   end
   local x = u64(position)
   repeat
     local low, high = band(x, low_mask), rshift(x, low_bits)
     for r = 1, rounds, 2 do
-      high = bxor(high, band(half(low, bxor(keys[r], tweak)), high_mask))
-      low = bxor(low, band(half(high, bxor(keys[r + 1], tweak)), low_mask))
+      local by = half(low, bxor(keys[r], tweak))
+      high = multiply == whole and bxor(high, band(rshift(by, 32), high_mask))
+        or (high + rshift(brief(by, high_values), 32)) % high_values
+      low = bxor(low, band(rshift(half(high, bxor(keys[r + 1], tweak)), 32), low_mask))
     end
     x = bor(lshift(high, low_bits), low)
   until x < u64(count)
