@@ -10,7 +10,9 @@
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
-  ROW_ROUNDS = 8,    /* of the permutations of rows */
+  MOST_ROUNDS = 8,   /* of the permutations of rows; */
+  LARGE = 1024,      /* where blocks have so many rows on average, */
+  LARGE_ROUNDS = 6,  /* fewer mix them as well */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
   RUNS = 64,         /* that are made samples of together */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
@@ -28,7 +30,7 @@ struct order_table {
   int64_t windows;
   int64_t base, rows, batches;
   int64_t lanes;            /* that every batch has; some have one more where `batches` does not divide `rows` */
-  struct feistel_keys keys; /* of rows; the key after the last round's makes them others in each strip */
+  struct feistel_keys keys; /* of rows; the key behind all rounds' makes them others in each strip */
   int64_t *offsets;         /* of the blocks in their order: how far each one's samples are from its positions */
   int64_t starts[];         /* and the position of each one's first row, and the end */
 };
@@ -106,8 +108,9 @@ static void set_lanes(struct order_table *t, int64_t lanes, int64_t weight, int6
 }
 
 static void set_keys(struct order_table *t, uint64_t seed) {
-  t->keys = (struct feistel_keys){.rounds = ROW_ROUNDS, .brief = true};
-  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, ROW_ROUNDS + 1, t->keys.key);
+  const bool large = t->count / LARGE >= t->count_blocks;
+  t->keys = (struct feistel_keys){.rounds = large ? LARGE_ROUNDS : MOST_ROUNDS, .brief = true};
+  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, MOST_ROUNDS + 1, t->keys.key);
 }
 
 static struct order_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {
@@ -306,7 +309,7 @@ static void wait_rows(struct order_walk *self, int64_t rank, int64_t step, int64
   self->strips[self->nruns] = self->strip;
   self->runs[self->nruns++] = (struct feistel_run){
       .count = self->strip_stop - self->strip_start,
-      .tweak = feistel_mix(self->table->keys.key[ROW_ROUNDS] + feistel_golden * (uint64_t)self->strip.from),
+      .tweak = feistel_mix(self->table->keys.key[MOST_ROUNDS] + feistel_golden * (uint64_t)self->strip.from),
       .n = n};
 }
 

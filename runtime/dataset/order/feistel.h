@@ -31,8 +31,9 @@ enum { FEISTEL_MOST_ROUNDS = 24 };
 
 /* A permutation's rounds, an even number, each with a key. Where they are `brief`, they multiply numbers of 32 bits,
  * else of 64, and few numbers land beyond the count, as the upper half has only values that it needs: another
- * permutation, which takes AVX-512 a third of the time. Fewer than eight rounds of it leave rows that share their lower
- * half close to each other. No rounds: everything stays where it is. */
+ * permutation, which takes AVX-512 a third of the time. What two numbers that share half their bits become is related
+ * where rounds are few: of 8 four million draws show nothing, of 6 nothing where the count is 700 or more. No rounds:
+ * everything stays where it is. */
 struct feistel_keys {
   int32_t rounds;
   bool brief;
