@@ -336,7 +336,7 @@ static int share_arrays(const struct open_recipe *self, shardrt_batch *batch) {
   const int count = shardrt_batch_fields(batch);
   int code = library_call(&self->library, "arrays", &given, NULL), shared = 0;
   while (code == SHARDRT_OK && shared < count) {
-    code = array_like(arrays[shared], &arrays[shared]);
+    code = shardrt_array_like(arrays[shared], &arrays[shared]);
     if (code == SHARDRT_OK) shared++;
   }
   for (int i = shared; i < count; i++) arrays[i] = NULL; /* Lua's */

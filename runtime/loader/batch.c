@@ -306,7 +306,7 @@ static shardrt_buffer *buffer_of(const struct batch *self, const struct plan *pl
 
 int batch_array(const struct batch *self, const struct plan *plan, int32_t f, shardrt_array **out) {
   shardrt_array *made;
-  int code = array_like(plan->fields[f].like, &made);
+  int code = shardrt_array_like(plan->fields[f].like, &made);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(made, i, buffer_of(self, plan, f, i));

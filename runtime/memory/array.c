@@ -109,7 +109,7 @@ failed:
   return code;
 }
 
-int array_like(const shardrt_array *like, shardrt_array **out) {
+int shardrt_array_like(const shardrt_array *like, shardrt_array **out) {
   size_t count = (size_t)like->shard_count;
   shardrt_array *array = alloc_array(1, sizeof *array);
   if (array == NULL) return ALLOC_FAILED;
@@ -136,6 +136,19 @@ void shardrt_array_free(shardrt_array *array) {
   alloc_free(array->shards);
   shardrt_sharding_free(array->sharding);
   alloc_free(array);
+}
+
+size_t shardrt_array_held_bytes(const shardrt_array *array, const shardrt_array *of, bool *on_devices) {
+  const int64_t count = array->shard_count;
+  *on_devices = count > 0 && array->buffers[0] != NULL && shardrt_buffer_device(array->buffers[0]) >= 0;
+  size_t held = 0;
+  int64_t blocks = 0; /* they are numbered by first appearance */
+  for (int64_t i = 0; i < count; i++) {
+    if (!*on_devices && array->shards[i].block < blocks) continue;
+    blocks++;
+    if (of == NULL || i >= of->shard_count || array->buffers[i] != of->buffers[i]) held += array->shard_bytes;
+  }
+  return held;
 }
 
 int32_t shardrt_array_dtype(const shardrt_array *array) {

@@ -14,8 +14,4 @@ int32_t array_local_device(const shardrt_array *array, int64_t i);
 /* How many processes its devices make up, if each owns all of its own: the same answer in every process. */
 int64_t array_processes(const shardrt_array *array);
 
-/* One more array as `like` is, with a count of each buffer that it has: its dtype, shape, sharding and shards are
- * copied, not computed. */
-int array_like(const shardrt_array *like, shardrt_array **out);
-
 #endif

@@ -25,7 +25,13 @@ int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, 
 /* An array whose shards have no buffers yet. Errors as shardrt_sharding_shard_shape. */
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
                       int32_t devices_per_process, shardrt_array **out);
+/* One more array as `like` is, with a count of each buffer that it has: its dtype, shape, sharding, shards and number
+ * are copied, not computed. ENOMEM. */
+int shardrt_array_like(const shardrt_array *like, shardrt_array **out);
 void shardrt_array_free(shardrt_array *array); /* and a count less of its buffers and its sharding */
+/* The bytes of its buffers: one for each distinct box in the process's own memory, or one for each shard where devices
+ * have memory of their own, which `on_devices` says. Not those that `of`, if it is not NULL, has at the same place. */
+size_t shardrt_array_held_bytes(const shardrt_array *array, const shardrt_array *of, bool *on_devices);
 /* The number of an array among those that all processes made together, the same in every process; 0, as a new array
  * has: it was not made by all together. What all processes do with an array first compares the numbers. Where processes
  * make arrays apart, one by one, the number comes from the value (all of it, C-contiguous): its highest bit is set, and

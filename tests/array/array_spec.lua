@@ -1,5 +1,8 @@
 -- Global arrays in one process with eight devices: what is where, what is shared, what is refused.
 
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local cjson = require "cjson"
 local golden = require "tests.support.golden"
 local mpi = require "tests.support.mpi"
@@ -42,6 +45,31 @@ local function holds(x, value)
     replicas[key] = shard.replica_id + 1
   end
 end
+
+describe("an array", function()
+  it("knows what its buffers take, and one more object of it shares them", function()
+    local on_devices = ffi.new "bool[1]"
+    local function held(x, of)
+      return tonumber(C.shardrt_array_held_bytes(x.handle, of and of.handle, on_devices))
+    end
+    local h = arange(8, 4)
+    for s, parts in pairs {
+      [named("a", "b")] = 8, [named("b", "a")] = 8, [named("a", nil)] = 4, [named(nil, "b")] = 2, [named()] = 1,
+      [shardrt.SingleDeviceSharding(devices[6])] = 1,
+    } do
+      local x, y = shardrt.device_put(h, s), shardrt.device_put(h, s)
+      local buffers = shares and parts or #s:addressable_devices()
+      assert.equal(buffers * 8 * 4 * 4 / parts, held(x))
+      assert.equal(not shares, on_devices[0])
+      assert.equal(held(x), held(x, y))
+      local another = array.another("a spec", x)
+      assert.equal(0, held(another, x))
+      x:delete()
+      assert.equal(held(y), held(another))
+      holds(another, h:to_table())
+    end
+  end)
+end)
 
 describe("device_put", function()
   it("cuts a host array as the sharding says, also on permuted devices and sub-meshes", function()

@@ -113,6 +113,13 @@ describe("grad", function()
     assert.equal(1, number(shardrt.grad(function(p) return p end)(2)))
     assert.equal(0, number(shardrt.grad(function() return np.sum(x) end)(2)))
     assert.same({ 1 }, table_of(shardrt.grad(function(p) return np.reshape(p, {}) end)(host { 5 })))
+    for _, p in ipairs { np.array(2), shardrt.device_put(2, on()) } do
+      for _ = 1, 2 do -- who deletes a gradient takes nothing from the next
+        local g = shardrt.grad(function(q) return q end)(p)
+        assert.equal(1, number(g))
+        g:delete()
+      end
+    end
   end)
 
   it("of functions with gradients inside", function()

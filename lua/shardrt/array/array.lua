@@ -145,6 +145,15 @@ function array.wrap(out, sharding, at)
   return class.new(Array, { handle = handle, sharding = sharding })
 end
 
+local made_out = ffi.new "shardrt_array *[1]" -- empty but within functions below
+
+local function new_handle(caller, sharding, kind, sizes)
+  local job = current.info
+  fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
+    job.devices_per_process, made_out), caller)
+  return owned(made_out, "shardrt_array_free")
+end
+
 --- A new array without buffers.
 ---@param caller string
 ---@param sharding shardrt.Sharding
@@ -152,19 +161,17 @@ end
 ---@param sizes integer[]
 ---@return shardrt.Array
 function array.new(caller, sharding, kind, sizes)
-  local job, out = current.info, ffi.new "shardrt_array *[1]"
-  fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
-    job.devices_per_process, out), caller)
-  return array.wrap(out, sharding)
+  return class.new(Array, { handle = new_handle(caller, sharding, kind, sizes), sharding = sharding })
 end
 
 ---@class shardrt.array.form # all that decides an array's layout: those with the same have one form
 ---@field sharding shardrt.Sharding
 ---@field unplaced true|nil # nobody placed it
----@field kind shardrt.dtype
+---@field dtype string
 ---@field shape integer[] # never changed
----@field sizes ffi.cdata* # the same for C
 ---@field size integer # elements
+---@field like ffi.cdata* # shardrt_array *, without buffers
+---@field ones shardrt.Array? # one of it, for gradients
 
 local MOST_FORMS = 1024 -- of a sharding; then they are found anew, as where every batch has a shape of its own
 
@@ -184,30 +191,36 @@ function array.form(x)
   local key = x.dtype .. " " .. table.concat(sizes, " ")
   local form = forms[key]
   if not form then
-    form = { sharding = inside.sharding, unplaced = inside.unplaced, kind = dtype.named("array", x.dtype),
-      shape = sizes, sizes = shape.to_c(sizes), size = shape.elements(sizes) }
+    local like = new_handle("an array", inside.sharding, dtype.named("array", x.dtype), sizes)
+    form = { sharding = inside.sharding, unplaced = inside.unplaced, dtype = x.dtype, shape = sizes,
+      size = shape.elements(sizes), like = like }
     forms[key], forms.count = form, forms.count + 1
   end
   inside.form = form
   return form
 end
 
-local made_out = ffi.new "shardrt_array *[1]" -- empty but within the next function
+-- Another array like that of a handle, of that form.
+local function like(caller, handle, form)
+  fail.check(C.shardrt_array_like(handle, made_out), caller)
+  local made = owned(made_out, "shardrt_array_free")
+  return class.new(Array, {
+    handle = made, sharding = form.sharding, unplaced = form.unplaced, form = form,
+    dtype = form.dtype, shape = form.shape, ndim = #form.shape, size = form.size,
+  })
+end
 
 --- A new array of that form, without buffers.
 ---@param caller string
 ---@param form shardrt.array.form
 ---@return shardrt.Array
-function array.of_form(caller, form)
-  local job, sizes = current.info, form.shape
-  fail.check(C.shardrt_array_new(form.sharding.handle, form.kind.code, #sizes, form.sizes, job.process_index,
-    job.devices_per_process, made_out), caller)
-  local handle = owned(made_out, "shardrt_array_free")
-  return class.new(Array, {
-    handle = handle, sharding = form.sharding, unplaced = form.unplaced, form = form, dtype = form.kind.name,
-    shape = sizes, ndim = #sizes, size = form.size,
-  })
-end
+function array.of_form(caller, form) return like(caller, form.like, form) end
+
+--- The same array as an object of its own, which shares the memory.
+---@param caller string
+---@param x shardrt.Array
+---@return shardrt.Array
+function array.another(caller, x) return like(caller, array.live(caller, x), array.form(x)) end
 
 --- An array's shape as it is kept: for reading alone. (x.shape is a copy, which a recipe may change.)
 ---@param x shardrt.Array

@@ -1,5 +1,6 @@
 -- The buffers behind an array's shards: how they are filled, and how Lua's collector hears of them.
 
+local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
@@ -40,26 +41,15 @@ function buffers.set_block(caller, x, block, buffer)
   end
 end
 
---- Tells Lua's collector of the buffers of an array that was just filled: one for each distinct box, or, where each
---- device has memory of its own, for each shard.
+local on_devices = ffi.new "bool[1]"
+
+--- Tells Lua's collector of the buffers of an array that was just filled.
 ---@param x shardrt.Array
 ---@param of shardrt.Array? # what it was made of: a buffer that both have at one place is not new
 function buffers.tell_collector(x, of)
-  local count, bytes = tonumber(C.shardrt_array_shard_count(x.handle)), tonumber(C.shardrt_array_shard_bytes(x.handle))
-  if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
-    return memory_pressure.made_on_devices(count * bytes)
-  end
-  local blocks, shared, held = 0, 0, of and tonumber(C.shardrt_array_shard_count(of.handle)) or 0
-  for i = 0, count - 1 do
-    local block = C.shardrt_array_shard(x.handle, i).block + 1
-    if block > blocks then
-      blocks = block
-      if i < held and C.shardrt_array_buffer(x.handle, i) == C.shardrt_array_buffer(of.handle, i) then
-        shared = shared + 1
-      end
-    end
-  end
-  memory_pressure.made((blocks - shared) * bytes)
+  local bytes = tonumber(C.shardrt_array_held_bytes(x.handle, of and of.handle or nil, on_devices))
+  local tell = on_devices[0] and memory_pressure.made_on_devices or memory_pressure.made
+  tell(bytes)
 end
 
 --- Fills from the whole value.

@@ -19,12 +19,19 @@ local grad = { words = words }
 
 local function accumulated(a, b) return a and elementwise.words.add(a, b) or b end
 
+-- Ones that lie as a function's value does: one array for all of its form, of which nobody gets hold.
+local function ones_like(value)
+  local form = array.form(value)
+  if not form.ones or array.is_gone(form.ones) then form.ones = creation.words.ones_like(value) end
+  return form.ones
+end
+
 -- Code that LuaJIT compiled may keep a function that it called, and so what that refers to. Hence what functions made
 -- below refer to is taken from them at the end: else old gradients and parameters would stay in memory.
 
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
 local function backward(caller, made, out, leaves)
-  local grads = { [out] = creation.words.ones_like(out) }
+  local grads = { [out] = ones_like(out) }
   local function wants(x) return made.tracked[x] == true end
   for i = #made.entries, 1, -1 do
     local entry = made.entries[i]
@@ -94,7 +101,7 @@ local function value_and_gradients(caller, f, params, ...)
   if not results[1] then error(results[2], 0) end
   local value = results[2]
   check_value(caller, value)
-  local found, i, given = backward(caller, made, value, leaves), 0, {}
+  local found, i, given = backward(caller, made, value, leaves), 0, { [ones_like(value)] = true }
   local grads = tree.map(caller, copy, function(leaf)
     i = i + 1
     local g = found[i] or creation.words.zeros_like(leaf)

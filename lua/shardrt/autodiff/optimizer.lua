@@ -73,7 +73,7 @@ local function laid_out_like(caller, x, parameter)
     fail("%s: a parameter of shape %s, and its gradient or state of %s", caller, shape.text(parameter.shape),
       shape.text(x.shape))
   end
-  if not parameter.committed then return x end
+  if not parameter.committed or rawequal(array.form(x), array.form(parameter)) then return x end
   local both = { parameter, x }
   local at = common_mesh.of(caller, both)
   local known = common_mesh.known(at, "laid out like", both)

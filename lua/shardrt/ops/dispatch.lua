@@ -243,17 +243,9 @@ end
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
-  local operands = { x }
-  local at = common_mesh.of(caller, operands)
-  local known = common_mesh.known(at, "another", operands)
-  local out ---@type shardrt.Array
-  if known.form then
-    out = dispatch.alias_of(caller, x, at, known.form)
-  else
-    out = dispatch.alias(caller, x, at, common_mesh.dim_axes(at, x) or propagate.whole(x.ndim), array.sizes(x))
-    known.form = array.form(out)
-  end
-  return dispatch.done(caller, out, operands, vjp)
+  local out = array.another(caller, x)
+  if x.committed and not x.sharding.device then numbering.made_by_all(out) end
+  return dispatch.done(caller, out, { x }, vjp)
 end
 
 local function no_gradients() return {} end

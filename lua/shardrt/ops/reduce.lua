@@ -115,9 +115,11 @@ end
 
 -- The gradient of a sum: the same for all that were added.
 local function spread(dy, _, entry)
-  local x = entry.inputs[1]
+  local x, axes = entry.inputs[1], entry.given
   local own = elementwise.words.astype(dy, x.dtype) -- of which sums may have more digits
-  return { elementwise.words.broadcast_to(with_axes(own, x, entry.given), array.sizes(x)) }
+  local are_first = #axes == 0 or axes[#axes] == #axes - 1 -- in whose place broadcasting puts others by itself
+  if entry.out.ndim < x.ndim and not are_first then own = with_axes(own, x, axes) end
+  return { elementwise.words.broadcast_to(own, array.sizes(x)) }
 end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
@@ -140,7 +142,8 @@ end
 ---@param sizes integer[]
 ---@return shardrt.Array
 function reduce.sum_to(caller, x, axes, sizes)
-  local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, spread)
+  local are_gone = #axes == x.ndim - #sizes -- no others are of size 1 in the result
+  local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, not are_gone, x.dtype, spread)
   return shape.equal(array.sizes(sum), sizes) and sum or reshape.words.reshape(sum, sizes)
 end
 

@@ -56,7 +56,7 @@ int mask_make(struct mask *self, int64_t rows, shardrt_array **out) {
     self->is_filled = code == SHARDRT_OK;
   }
   shardrt_array *made;
-  if (code == SHARDRT_OK) code = array_like(self->full, &made);
+  if (code == SHARDRT_OK) code = shardrt_array_like(self->full, &made);
   if (code != SHARDRT_OK) return code;
   if (!whole) code = fill_mask(made, rows);
   if (code != SHARDRT_OK) {
