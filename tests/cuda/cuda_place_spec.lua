@@ -172,7 +172,7 @@ describe("what is wrong on a device", function()
         local first = text()
         local dy = arrays.global(whole, "float32", { n, 2 }, ffi.new("float[?]", 2 * n))
         assert(code == C.shardrt_take_add(dy, indices, 0, arrays.new(whole, "float32", { 4, 2 })))
-        assert(first:sub(1, 6) == "take: " and "take_add" .. first:sub(5) == text(), text())
+        assert(first == text(), text())
         return code
       end
       for _, name in ipairs { "int32", "int64" } do

@@ -41,7 +41,7 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.max: over no elements", np.max, np.zeros { 0, 4 })
     refused("np.split: 8 elements along axis 0 do not make 3 equal parts", np.split, x, 3)
     refused("np.slice: the index is", np.slice, x, { {}, {}, {} })
-    refused("index 8 is outside an axis of 8", np.take, x, ndarray.from_table({ 8 }, "int32"))
+    refused("np.take: index 8 is outside an axis of 8", np.take, x, ndarray.from_table({ 8 }, "int32"))
   end)
 
   it("dtypes that do not fit", function()
@@ -101,17 +101,24 @@ describe("a mistake with shardrt.numpy is named:", function()
   it("places and rows that are not there", function()
     local i = np.array({ 9 }, "int32")
     refused("np.set_at: index 8; the first dimension has 8, from 0 on", np.set_at, x, 8, 0)
-    refused("index 9 is outside an axis of 8", np.set_at, x, i, 0)
-    refused("index 9 is outside an axis of 8", np.add_at, x, i, 0)
+    refused("np.set_at: index 9 is outside an axis of 8", np.set_at, x, i, 0)
+    refused("np.add_at: index 9 is outside an axis of 8", np.add_at, x, i, 0)
+    refused('np.set_at: the indices are a list; np.array({0, 1}, "int32") makes an array of one', np.set_at, x, { 0, 1 },
+      0)
+    refused("np.set_at: the indices are bool; np.where(condition, a, b) has", np.set_at, x, np.greater(x, 0), 0)
     refused("np.set_at, its value: -1 does not fit uint8", np.set_at, np.zeros(3, "uint8"), 0, -1)
     refused("np.add_at: shapes {3} and {4} do not go together", np.add_at, x, 0, np.zeros { 3 })
-    refused("np.take_along_axis: an index is outside of its axis, which has 8", np.take_along_axis, x, np.reshape(i,
-      { 1, 1 }), 0)
+    refused("np.take_along_axis: index 9 is outside an axis of 8", np.take_along_axis, x, np.reshape(i, { 1, 1 }), 0)
     refused("np.take_along_axis: an array of shape {8, 4} and indices of {1}", np.take_along_axis, x, i)
     refused("np.top_k: the 5 largest of 4", np.top_k, x, 5)
     refused("np.dynamic_slice: a part of shape {9, 1} of an array of {8, 4}", np.dynamic_slice, x, { 0, 0 }, { 9, 1 })
     refused("np.dynamic_update_slice: int32 {1, 1} in place of a part of float32 {8, 4}", np.dynamic_update_slice, x,
       np.ones({ 1, 1 }, "int32"), { 0, 0 })
+    refused("np.layer_norm: the scale: shapes {8, 4} and {3} do not go together", np.layer_norm, x,
+      { scale = np.ones { 3 } })
+    refused("np.max_pool: the options are a table, as in {padding", np.max_pool, np.ones { 1, 4, 4, 1 }, { 2, 2 },
+      { 2, 2 })
+    refused("np.linspace: num = 2.5; it says how many numbers there are, a whole", np.linspace, 0, 1, 2.5)
     refused("np.cumsum: of bool", np.cumsum, x, 0, "bool")
     refused("random.choice: 9 of 8 without replacing them", shardrt.random.choice, shardrt.random.key(0), 8, 9,
       { replace = false })

@@ -1,5 +1,6 @@
 -- Normalisation of layers.
 
+local array = require "shardrt.array.array"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
@@ -24,6 +25,14 @@ local layer_norm = { words = words }
 local OPTIONS = { axis = true, epsilon = true, scale = true, bias = true }
 local ALIASES = { eps = "epsilon" }
 
+-- What the options have under a name, of a shape that goes with x's.
+local function fitting(caller, name, value, x)
+  if dispatch.is_number(value) then return value end
+  local by = dispatch.array(caller, value, "the " .. name)
+  elementwise.broadcast(("%s: the %s"):format(caller, name), { array.sizes(x), array.sizes(by) })
+  return by
+end
+
 --- x less its mean, by the root of its variance, both along an axis: jax.nn.standardize. Then times scale, plus bias.
 ---@param x shardrt.Operand
 ---@param options shardrt.LayerNormOptions?
@@ -45,8 +54,8 @@ function words.layer_norm(x, options)
   local i, mean, variance = expression.input, reduce.moments(caller, x, axes, true)
   local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), mean.dtype)
   local out = elementwise.run(caller, { x, mean, scale }, (i(1) - i(2)) * i(3), own, mean.dtype)
-  if o.scale ~= nil then out = elementwise.words.multiply(out, o.scale) end
-  if o.bias ~= nil then out = elementwise.words.add(out, o.bias) end
+  if o.scale ~= nil then out = elementwise.words.multiply(out, fitting(caller, "scale", o.scale, out)) end
+  if o.bias ~= nil then out = elementwise.words.add(out, fitting(caller, "bias", o.bias, out)) end
   return out
 end
 

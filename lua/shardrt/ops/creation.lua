@@ -200,7 +200,7 @@ function words.linspace(start, stop, num, endpoint, name)
   end
   num = num == nil and 50 or num
   if not list.is_whole(num, 0) then
-    fail("%s: num = %s; it says how many numbers there are", caller, list.show(num))
+    fail("%s: num = %s; it says how many numbers there are, a whole number from 0 on", caller, list.show(num))
   end
   if endpoint ~= nil and type(endpoint) ~= "boolean" then
     fail("%s: endpoint = %s; it is true or false", caller, list.show(endpoint))

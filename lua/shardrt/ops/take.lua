@@ -55,8 +55,15 @@ end
 ---@return shardrt.Array
 function take.indices_of(caller, value)
   if list.is_whole(value, -2 ^ 31) then return creation.array(caller, value, "int64") end
+  if list.length(value) then
+    fail('%s: the indices are a list; np.array(%s, "int32") makes an array of one', caller, list.show(value, true))
+  end
   local indices = dispatch.array(caller, value, "the indices")
-  if promote.is_float(indices.dtype) or indices.dtype == "bool" then
+  if indices.dtype == "bool" then
+    fail("%s: the indices are bool; np.where(condition, a, b) has a's elements where a condition is true, and b's "
+      .. "elsewhere", caller)
+  end
+  if promote.is_float(indices.dtype) then
     fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
       .. 'and np.astype(i, "int32") of an array', caller, indices.dtype)
   end

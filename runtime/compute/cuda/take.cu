@@ -78,8 +78,8 @@ int cuda_check_indices(const char *what, int32_t device, const struct accelerato
   else
     code = fetch_index(what, device, &narrow, (const int32_t *)indices + at, sizeof narrow);
   if (code < 0) return code;
-  return error_set(SHARDRT_EINVAL, "%s: index %" PRId64 " is outside an axis of %" PRId64, what,
-                   is_wide(taking) ? index : narrow, taking->size);
+  return error_set(SHARDRT_EINVAL, "index %" PRId64 " is outside an axis of %" PRId64, is_wide(taking) ? index : narrow,
+                   taking->size);
 }
 
 /* ---- there ------------------------------------------------------------------------------------------------------ */

@@ -96,7 +96,7 @@ static bool any_outside(const void *indices, int32_t dtype, int64_t n, int64_t s
 }
 
 /* All indices are within the axis, before anything is taken. */
-static int check_indices(const char *what, const struct taking *self) {
+static int check_indices(const struct taking *self) {
   const int32_t dtype = shardrt_array_dtype(self->indices);
   const int64_t n = self->outer * self->inner > 0 ? self->count * (self->own ? self->outer : 1) : 0;
   for (int64_t b = 0; b < self->blocks->count; b++) {
@@ -105,8 +105,7 @@ static int check_indices(const char *what, const struct taking *self) {
     for (int64_t i = 0; i < n; i++) {
       const int64_t index = index_at(indices, dtype, i);
       if (index < -self->size || index >= self->size)
-        return error_set(SHARDRT_EINVAL, "%s: index %" PRId64 " is outside an axis of %" PRId64, what, index,
-                         self->size);
+        return error_set(SHARDRT_EINVAL, "index %" PRId64 " is outside an axis of %" PRId64, index, self->size);
     }
   }
   return SHARDRT_OK;
@@ -210,15 +209,15 @@ static void take_task(void *context, int64_t number) {
 }
 
 /* Indices that each outer one has of its own are looked at as they are taken: each is in the cache then. */
-static int take_here(const char *what, struct taking *self) {
+static int take_here(struct taking *self) {
   assert(!self->own || self->inner == 1);
-  const int code = self->own ? SHARDRT_OK : check_indices(what, self);
+  const int code = self->own ? SHARDRT_OK : check_indices(self);
   const int64_t rows = self->outer * self->count;
   if (code != SHARDRT_OK || rows == 0 || self->inner == 0) return code;
   self->rows = (WORTH - 1) / self->inner + 1;
   self->tasks = (rows - 1) / self->rows + 1;
   work_spread(take_task, self, self->blocks->count * self->tasks);
-  return atomic_load_explicit(&self->outside, memory_order_relaxed) ? check_indices(what, self) : SHARDRT_OK;
+  return atomic_load_explicit(&self->outside, memory_order_relaxed) ? check_indices(self) : SHARDRT_OK;
 }
 
 int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
@@ -237,7 +236,7 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
     unique_blocks_end(&blocks);
     return code;
   }
-  code = take_here("take", &self);
+  code = take_here(&self);
   unique_blocks_end(&blocks);
   return code;
 }
@@ -273,7 +272,7 @@ int shardrt_take_rows(const shardrt_array *x, const shardrt_array *indices, shar
     code = unique_blocks_begin("take_rows", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  code = take_here("take_rows", &self);
+  code = take_here(&self);
   unique_blocks_end(&blocks);
   return code;
 }
@@ -329,10 +328,10 @@ static void add_task(void *context, int64_t number) {
   }
 }
 
-static int add_here(const char *what, struct taking *self) {
+static int add_here(struct taking *self) {
   const struct unique_blocks *blocks = self->blocks;
   const int64_t elements = work_shard_elements(self->out);
-  int code = check_indices(what, self);
+  int code = check_indices(self);
   if (code == SHARDRT_OK && self->lane != self->dtype) {
     self->room = alloc_array((size_t)(blocks->count * elements), shardrt_dtype_size(self->lane));
     if (self->room == NULL) code = ALLOC_FAILED;
@@ -357,7 +356,7 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   code = unique_blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  code = accelerator_get() != NULL ? take_on_devices("take_add", &self, true) : add_here("take_add", &self);
+  code = accelerator_get() != NULL ? take_on_devices("take_add", &self, true) : add_here(&self);
   unique_blocks_end(&blocks);
   return code;
 }
@@ -387,7 +386,7 @@ int shardrt_take_update(const shardrt_array *x, const shardrt_array *values, con
   code = unique_blocks_begin("take_update", 3, (const shardrt_array *const[]){x, values, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  code = add_here("take_update", &self);
+  code = add_here(&self);
   unique_blocks_end(&blocks);
   return code;
 }
