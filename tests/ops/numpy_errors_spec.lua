@@ -103,8 +103,8 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.set_at: index 8; the first dimension has 8, from 0 on", np.set_at, x, 8, 0)
     refused("np.set_at: index 9 is outside an axis of 8", np.set_at, x, i, 0)
     refused("np.add_at: index 9 is outside an axis of 8", np.add_at, x, i, 0)
-    refused('np.set_at: the indices are a list; np.array({0, 1}, "int32") makes an array of one', np.set_at, x, { 0, 1 },
-      0)
+    refused('np.set_at: the indices are a list; np.array({0, 1}, "int32") makes an array of one', np.set_at, x,
+      { 0, 1 }, 0)
     refused("np.set_at: the indices are bool; np.where(condition, a, b) has", np.set_at, x, np.greater(x, 0), 0)
     refused("np.set_at, its value: -1 does not fit uint8", np.set_at, np.zeros(3, "uint8"), 0, -1)
     refused("np.add_at: shapes {3} and {4} do not go together", np.add_at, x, 0, np.zeros { 3 })
