@@ -146,6 +146,7 @@ size_t shardrt_array_held_bytes(const shardrt_array *array, const shardrt_array 
   for (int64_t i = 0; i < count; i++) {
     if (!*on_devices && array->shards[i].block < blocks) continue;
     blocks++;
+    if (array->buffers[i] == NULL) continue;
     if (of == NULL || i >= of->shard_count || array->buffers[i] != of->buffers[i]) held += array->shard_bytes;
   }
   return held;

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local cjson = require "cjson"
+local dtype = require "shardrt.layout.dtype"
 local golden = require "tests.support.golden"
 local mpi = require "tests.support.mpi"
 local no_memory = require "tests.support.no_memory"
@@ -62,6 +63,12 @@ describe("an array", function()
       assert.equal(buffers * 8 * 4 * 4 / parts, held(x))
       assert.equal(not shares, on_devices[0])
       assert.equal(held(x), held(x, y))
+      local some = array.new("a spec", s, dtype.named("a spec", "int32"), { 8, 4 })
+      assert.equal(0, held(some))
+      C.shardrt_array_set_buffer(some.handle, 0, C.shardrt_array_buffer(x.handle, 0))
+      assert.equal(held(x) / buffers, held(some))
+      assert.equal(0, held(some, x))
+      assert.equal(held(x) - held(x) / buffers, held(x, some))
       local another = array.another("a spec", x)
       assert.equal(0, held(another, x))
       x:delete()

@@ -143,3 +143,21 @@ describe("what is put on a single device", function()
     ]]
   end)
 end)
+
+describe("gradients of what nobody placed, or one device has", function()
+  it("are the same arrays, whatever gradients a process took by itself before", function()
+    local result = run [[
+      local np = require "shardrt.numpy"
+      local slope = shardrt.grad(function(p) return np.sum(np.sin(p)) end)
+      local function own(list) return np.array(list) end
+      local function on_first(list) return shardrt.device_put(np.array(list), 0) end
+      for _, made in ipairs { own, on_first } do
+        if me == 0 then slope(made { 7, 8, 9 }) end
+        local g = shardrt.device_put(slope(made { 1, 2, 3 }), whole)
+        if me == 1 then print(("%.4f"):format(shardrt.device_get(g).data[2])) end
+        refused("another gradient", "differ", shardrt.device_put, slope(made { me, 2, 3 }), whole)
+      end
+    ]]
+    assert.equal("-0.9900\n-0.9900\n", result.stdout)
+  end)
+end)

@@ -8,15 +8,15 @@ math.randomseed(begun)
 local random = math.random
 
 ffi.cdef [[
-struct feistel_keys { int32_t rounds; bool brief; uint64_t key[24]; };
-struct feistel_run { int64_t count; uint64_t tweak; int64_t n; };
-int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position);
+struct feistel_keys { bool brief; uint64_t key[24]; };
+struct feistel_run { int64_t count; uint64_t tweak; int64_t n; int32_t rounds; };
+int64_t feistel_at(const struct feistel_run *run, const struct feistel_keys *keys, int64_t position);
 void feistel_many(const struct feistel_run *runs, int64_t nruns, const struct feistel_keys *keys, int64_t *positions);
 ]]
 
--- Random keys of a permutation.
+-- Random keys of so many rounds.
 local function random_keys(rounds, brief)
-  local keys = ffi.new("struct feistel_keys", { rounds, brief })
+  local keys = ffi.new("struct feistel_keys", { brief })
   for r = 0, rounds - 1 do keys.key[r] = random(0, 2 ^ 32 - 1) * 4294967296ULL + random(0, 2 ^ 32 - 1) end
   return keys
 end
@@ -124,29 +124,50 @@ describe("the order of an epoch", function()
     end)
   end)
 
-  -- As many as blocks with so many rows have (block_order.c).
-  local function keys_of_rows(count) return random_keys(count >= 1024 and 6 or 8, true) end
+  -- A permutation of rows of a strip of so many, as block_order.c makes it: what stands at a position of it.
+  local function rows(count)
+    local rounds = count < 64 and 24 or count < 256 and 10 or count < 4096 and 8 or 6
+    local keys, run = random_keys(rounds, true), ffi.new("struct feistel_run", { count = count, rounds = rounds })
+    return function(position) return tonumber(ffi.C.feistel_at(run, keys, position)) end
+  end
 
   it("does so for rows of blocks, by brief rounds", function()
-    is_even({ 7, 16, 33, 100, 255, 256, 1000, 4097 }, function(_, count)
-      local keys = keys_of_rows(count)
-      return function(position) return tonumber(ffi.C.feistel_at(count, keys, 0, position)) end
-    end)
+    is_even({ 7, 16, 33, 100, 255, 256, 1000, 4097 }, function(_, count) return rows(count) end)
   end)
 
-  it("puts rows that share half of their number apart, too", function()
-    for _, of in ipairs { { 1024, 32 }, { 3000, 64 }, { 4096, 64 }, { 9000, 128 }, { 16384, 128 } } do
-      local count, apart, bins = of[1], of[2], 16
-      local total, pairs_of = 0, ffi.new("double[?]", bins * bins)
-      for _ = 1, 2 ^ 18 / count do
-        local keys = keys_of_rows(count)
-        for i = 0, count - apart - 1 do
-          local a, b = ffi.C.feistel_at(count, keys, 0, i), ffi.C.feistel_at(count, keys, 0, i + apart)
-          local cell = math.floor(tonumber(a) * bins / count) * bins + math.floor(tonumber(b) * bins / count)
-          pairs_of[cell], total = pairs_of[cell] + 1, total + 1
+  -- Of two places that are `apart` all pairs of bins must be as often as they are of two different numbers.
+  local function pair_unevenness(count, apart)
+    local bins = count < 16 and count or count < 256 and 8 or 16
+    local total, pairs_of, size = 0, ffi.new("double[?]", bins * bins), ffi.new("double[?]", bins)
+    local function bin(x) return math.floor(x * bins / count) end
+    for x = 0, count - 1 do size[bin(x)] = size[bin(x)] + 1 end
+    for _ = 1, 2 ^ (count < 64 and 16 or 18) / count do
+      local place = rows(count)
+      for i = 0, count - apart - 1 do
+        local cell = bin(place(i)) * bins + bin(place(i + apart))
+        pairs_of[cell], total = pairs_of[cell] + 1, total + 1
+      end
+    end
+    local chi, cells = 0, 0
+    for x = 0, bins - 1 do
+      for y = 0, bins - 1 do
+        local expected = total * size[x] * (size[y] - (x == y and 1 or 0)) / (count * (count - 1))
+        if expected > 0 then
+          chi, cells = chi + (pairs_of[x * bins + y] - expected) ^ 2 / expected, cells + 1
+        else
+          assert(pairs_of[x * bins + y] == 0)
         end
       end
-      assert.is_true(unevenness(pairs_of, bins * bins, total) < 5, "length " .. count)
+    end
+    return (chi - (cells - 1)) / math.sqrt(2 * (cells - 1))
+  end
+
+  it("puts rows that share half of their number apart, too", function()
+    for _, of in ipairs {
+      { 5, 2 }, { 7, 2 }, { 12, 4 }, { 24, 4 }, { 48, 8 }, { 100, 8 }, { 300, 16 }, { 1024, 32 }, { 3000, 32 },
+      { 4096, 64 }, { 9000, 64 }, { 16384, 128 },
+    } do
+      assert.is_true(pair_unevenness(of[1], of[2]) < 5, "length " .. of[1])
     end
   end)
 
@@ -174,19 +195,19 @@ describe("the order of an epoch", function()
     finally(function() C.shardrt_simd_limit(2) end)
     for case = 1, 60 do
       local nruns, n = random(1, 40), 0
-      local keys, runs = random_keys(2 * random(1, 12), random(2) == 1), ffi.new("struct feistel_run[?]", nruns)
+      local keys, runs = random_keys(24, random(2) == 1), ffi.new("struct feistel_run[?]", nruns)
       for i = 0, nruns - 1 do
         local count = math.max(1, 2 ^ random(0, case % 10 == 0 and 53 or 20) + random(-1, 1))
         if random(2) == 1 then count = random(1, count) end
         local most = case % 3 == 0 and 300 or case % 3 == 1 and 40 or 3
-        runs[i] = { count, random(0, 2 ^ 53) * 2047ULL, random(0, most) }
+        runs[i] = { count, random(0, 2 ^ 53) * 2047ULL, random(0, most), 2 * random(1, case % 2 == 0 and 12 or 2) }
         n = n + tonumber(runs[i].n)
       end
       local given, expected, next_place = ffi.new("int64_t[?]", n + 1), ffi.new("int64_t[?]", n + 1), 0
       for i = 0, nruns - 1 do
         for _ = 1, tonumber(runs[i].n) do
           given[next_place] = random(0, tonumber(runs[i].count) - 1)
-          expected[next_place] = ffi.C.feistel_at(runs[i].count, keys, runs[i].tweak, given[next_place])
+          expected[next_place] = ffi.C.feistel_at(runs[i], keys, given[next_place])
           next_place = next_place + 1
         end
       end

@@ -22,7 +22,7 @@ local function accumulated(a, b) return a and elementwise.words.add(a, b) or b e
 -- Ones that lie as a function's value does: one array for all of its form, of which nobody gets hold.
 local function ones_like(value)
   local form = array.form(value)
-  if not form.ones or array.is_gone(form.ones) then form.ones = creation.words.ones_like(value) end
+  form.ones = form.ones or creation.of_form("the gradient", form, 1)
   return form.ones
 end
 
@@ -83,6 +83,7 @@ local function check_value(caller, value)
     fail("%s: the function returned %s; it is to return an array of one number, such as a mean", caller,
       type(value) == "table" and "a table" or list.show(value))
   end
+  array.check(caller, value)
   if value.size ~= 1 then
     fail("%s: the function returned an array of shape %s; a gradient is of one number: np.mean or np.sum makes one",
       caller, shape.text(value.shape))

@@ -99,7 +99,7 @@ local function check_inside(caller, n, take_by)
   return function(...)
     local code = take_by(...)
     if code ~= C.SHARDRT_EINVAL then return code end
-    return fail("%s: an index is outside of its axis, which has %d; negative ones count from the end", caller, n)
+    return fail("%s: an index is outside an axis of %d", caller, n)
   end
 end
 

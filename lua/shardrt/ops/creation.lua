@@ -67,6 +67,18 @@ local function fill(caller, x, value, kind)
   return x
 end
 
+--- For other words: a new array of a form that has the value everywhere. It is no step of the job: each process may
+--- make it when it first needs it, as it is the same array in all.
+---@param caller string
+---@param form shardrt.array.form
+---@param value number
+---@return shardrt.Array
+function creation.of_form(caller, form, value)
+  local x = fill(caller, array.of_form(caller, form), value, dtype.named(caller, form.dtype))
+  numbering.derived(x, ("%.17g everywhere in %s %s"):format(value, form.dtype, shape.text(form.shape)))
+  return x
+end
+
 local function constant_array(caller, sizes, value, kind)
   if type(value) ~= "cdata" then return fill(caller, unplaced.new(caller, kind, sizes), value, kind) end
   -- whose 64 bits a constant has not

@@ -58,7 +58,7 @@ function take.indices_of(caller, value)
   if list.length(value) then
     fail('%s: the indices are a list; np.array(%s, "int32") makes an array of one', caller, list.show(value, true))
   end
-  local indices = dispatch.array(caller, value, "the indices")
+  local indices = dispatch.array(caller, value, "the index")
   if indices.dtype == "bool" then
     fail("%s: the indices are bool; np.where(condition, a, b) has a's elements where a condition is true, and b's "
       .. "elsewhere", caller)

@@ -114,7 +114,8 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
                                 shardrt_array *const *in, int32_t nout, const int32_t *results,
                                 shardrt_array *const *out) {
   if (nout < 1) return error_set(SHARDRT_EINVAL, "elementwise: %d results; there is one or more", nout);
-  struct elementwise self = {.tiles = {.in = in, .nout = nout, .results = results, .out = out, .stores = true}};
+  struct elementwise self;
+  tiles_given(&self.tiles, in, nout, results, out, true);
   int code = program_set(&self.tiles.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
   if (code == SHARDRT_OK) code = tiles_set(&self.tiles);

@@ -416,10 +416,11 @@ int shardrt_reduce_elements(int32_t op, const shardrt_step *steps, int32_t nstep
                             shardrt_array *const *in, shardrt_array *x, int32_t stores, int32_t naxes,
                             const int32_t *axes, shardrt_array *out) {
   const int32_t last = nin + nsteps - 1;
-  struct tiles tiles = {.in = in, .nout = 1, .results = &last, .out = &x, .stores = stores != 0};
+  struct tiles tiles;
   struct axes list;
   struct unique_blocks blocks;
   bool empty = false;
+  tiles_given(&tiles, in, 1, &last, &x, stores != 0);
   int code = check_reduce(op, x, naxes, axes, out, &list, &empty);
   if (code == SHARDRT_OK && (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN || accelerator_get() != NULL))
     code = error_set(SHARDRT_EINVAL, "%s of what is computed meanwhile: an index, or not on the host", names[op]);

@@ -2,6 +2,7 @@
 #include "dataset/order/block_order.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -10,9 +11,6 @@
 
 enum {
   BUCKETS = 64,      /* that the tables lie in */
-  MOST_ROUNDS = 8,   /* of the permutations of rows; */
-  LARGE = 1024,      /* where blocks have so many rows on average, */
-  LARGE_ROUNDS = 6,  /* fewer mix them as well */
   PATTERN_BITS = 30, /* of the numbers that say how many rows of a mix's part a batch has */
   RUNS = 64,         /* that are made samples of together */
   EPOCHS_APART = 1   /* tables of a part's epochs that are further away from the one that is asked for are let go */
@@ -30,7 +28,8 @@ struct order_table {
   int64_t windows;
   int64_t base, rows, batches;
   int64_t lanes;            /* that every batch has; some have one more where `batches` does not divide `rows` */
-  struct feistel_keys keys; /* of rows; the key behind all rounds' makes them others in each strip */
+  struct feistel_keys keys; /* of rows, */
+  uint64_t strip_key;       /* and what makes them others in each strip */
   int64_t *offsets;         /* of the blocks in their order: how far each one's samples are from its positions */
   int64_t starts[];         /* and the position of each one's first row, and the end */
 };
@@ -108,9 +107,11 @@ static void set_lanes(struct order_table *t, int64_t lanes, int64_t weight, int6
 }
 
 static void set_keys(struct order_table *t, uint64_t seed) {
-  const bool large = t->count / LARGE >= t->count_blocks;
-  t->keys = (struct feistel_keys){.rounds = large ? LARGE_ROUNDS : MOST_ROUNDS, .brief = true};
-  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, MOST_ROUNDS + 1, t->keys.key);
+  uint64_t drawn[1 + FEISTEL_MOST_ROUNDS];
+  feistel_draw(seed, t->epoch, ~(uint64_t)t->count, 1 + FEISTEL_MOST_ROUNDS, drawn);
+  t->strip_key = drawn[0];
+  t->keys.brief = true;
+  memcpy(t->keys.key, drawn + 1, sizeof t->keys.key);
 }
 
 static struct order_table **bucket_of(struct block_orders *self, int64_t first, int64_t epoch) {
@@ -307,10 +308,10 @@ static void wait_rows(struct order_walk *self, int64_t rank, int64_t step, int64
   if (self->nruns == 0) self->waiting = samples;
   for (int64_t i = 0; i < n; i++) samples[i] = rank - self->strip_start + i * step;
   self->strips[self->nruns] = self->strip;
-  self->runs[self->nruns++] = (struct feistel_run){
-      .count = self->strip_stop - self->strip_start,
-      .tweak = feistel_mix(self->table->keys.key[MOST_ROUNDS] + feistel_golden * (uint64_t)self->strip.from),
-      .n = n};
+  const int64_t count = self->strip_stop - self->strip_start;
+  const uint64_t tweak = feistel_mix(self->table->strip_key + feistel_golden * (uint64_t)self->strip.from);
+  self->runs[self->nruns++] =
+      (struct feistel_run){.count = count, .tweak = tweak, .n = n, .rounds = feistel_brief_rounds(count)};
 }
 
 /* Has rows of one batch wait, from a place in the window on: n at most, as many as are evenly apart. How many. */

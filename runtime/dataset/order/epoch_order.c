@@ -14,19 +14,19 @@ enum { SMALL_BITS = 14, SMALL_ROUNDS = FEISTEL_MOST_ROUNDS, LARGE_ROUNDS = 6 };
 void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
   *self = (struct epoch_order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle};
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
-  self->keys.rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
-  assert(self->keys.rounds <= FEISTEL_MOST_ROUNDS && self->keys.rounds % 2 == 0); /* a round is for one half */
-  feistel_draw(seed, epoch, (uint64_t)count, self->keys.rounds, self->keys.key);
+  self->rounds = feistel_bits(count) < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
+  feistel_draw(seed, epoch, (uint64_t)count, self->rounds, self->keys.key);
 }
 
 int64_t epoch_order_at(const struct epoch_order *self, int64_t position) {
-  return feistel_at(self->count, &self->keys, 0, position);
+  const struct feistel_run run = {.count = self->count, .rounds = self->rounds};
+  return feistel_at(&run, &self->keys, position);
 }
 
 void epoch_order_many(const struct epoch_order *self, int64_t first, int64_t n, int64_t *samples) {
-  const struct feistel_run run = {.count = self->count, .n = n};
+  const struct feistel_run run = {.count = self->count, .n = n, .rounds = self->rounds};
   for (int64_t i = 0; i < n; i++) samples[i] = first + i;
-  if (self->keys.rounds > 0) feistel_many(&run, 1, &self->keys, samples);
+  if (self->rounds > 0) feistel_many(&run, 1, &self->keys, samples);
 }
 
 /* The sample whose turn it is in a mix. */

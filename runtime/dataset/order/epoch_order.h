@@ -15,7 +15,8 @@ struct epoch_order {
   int64_t count;
   bool shuffle;
   struct block_orders *blocks; /* borrowed; NULL: it is one of the other two */
-  struct feistel_keys keys;    /* drawn from (seed, epoch, count) */
+  struct feistel_keys keys;    /* drawn from (seed, epoch, count), */
+  int32_t rounds;              /* for so many rounds */
 };
 
 /* Needs count >= 0 and epoch >= 0. Without shuffle the order is the source's own. */

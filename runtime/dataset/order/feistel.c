@@ -48,22 +48,25 @@ static inline uint64_t change_high(const struct halves *halves, uint64_t high, u
   return high < halves->high_count ? high : high - halves->high_count;
 }
 
-/* Once through the network: perhaps not below the count. */
-static inline uint64_t pass(const struct halves *halves, const struct feistel_keys *keys, uint64_t tweak, uint64_t x) {
+/* Once through a run's network: perhaps not below the count. */
+static inline uint64_t pass(const struct halves *halves, const struct feistel_run *run, const struct feistel_keys *keys,
+                            uint64_t x) {
+  const uint64_t tweak = run->tweak;
   uint64_t low = x & halves->low_mask, high = x >> halves->low_bits;
-  for (int32_t r = 0; r < keys->rounds; r += 2) {
+  for (int32_t r = 0; r < run->rounds; r += 2) {
     high = change_high(halves, high, scramble(low, keys->key[r] ^ tweak, keys->brief), keys->brief);
     low ^= (scramble(high, keys->key[r + 1] ^ tweak, keys->brief) >> 32) & halves->low_mask;
   }
   return high << halves->low_bits | low;
 }
 
-int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position) {
-  assert(position >= 0 && position < count);
-  const struct halves halves = halves_of(count);
+int64_t feistel_at(const struct feistel_run *run, const struct feistel_keys *keys, int64_t position) {
+  assert(position >= 0 && position < run->count && run->rounds % 2 == 0 && run->rounds <= FEISTEL_MOST_ROUNDS);
+  assert(!keys->brief || run->count >> 62 == 0);
+  const struct halves halves = halves_of(run->count);
   uint64_t x = (uint64_t)position;
-  do x = pass(&halves, keys, tweak, x);
-  while (x >= (uint64_t)count);
+  do x = pass(&halves, run, keys, x);
+  while (x >= (uint64_t)run->count);
   return (int64_t)x;
 }
 
@@ -80,7 +83,7 @@ static void run_plain(const struct feistel_run *run, const struct feistel_keys *
       int32_t over = 0;
       for (int32_t i = 0; i < nleft; i++) {
         const uint8_t own = left[i];
-        at[own] = (int64_t)pass(&halves, keys, run->tweak, (uint64_t)at[own]);
+        at[own] = (int64_t)pass(&halves, run, keys, (uint64_t)at[own]);
         left[over] = own;
         over += at[own] >= run->count;
       }
@@ -108,8 +111,9 @@ enum {
 
 typedef uint64_t vector __attribute__((vector_size(64)));
 
-/* Positions that are not below their count yet: a stack. */
+/* Positions of runs of so many rounds that are not below their count yet: a stack. */
 struct feistel_stack {
+  int32_t rounds;
   int64_t n;
   uint64_t at[WAITING + LANES], place[WAITING + LANES], count[WAITING + LANES], tweak[WAITING + LANES];
 };
@@ -142,8 +146,8 @@ SIMD_AVX512 SIMD_INLINE vector change_lanes(vector high, vector product, vector 
 }
 
 /* Once through the network; `brief` is the keys', and a constant. */
-SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool brief, const vector *count,
-                                         const vector *tweak, vector *x) {
+SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, int32_t rounds, bool brief,
+                                         const vector *count, const vector *tweak, vector *x) {
   vector low[VECTORS], high[VECTORS], shift[VECTORS], low_mask[VECTORS], highs[VECTORS];
   for (int32_t v = 0; v < VECTORS; v++) {
     const vector bits = 64 - (vector)_mm512_lzcnt_epi64((__m512i)(count[v] - 1));
@@ -153,7 +157,7 @@ SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool b
     low[v] = x[v] & low_mask[v];
     high[v] = x[v] >> shift[v];
   }
-  for (int32_t r = 0; r < keys->rounds; r += 2) {
+  for (int32_t r = 0; r < rounds; r += 2) {
     for (int32_t v = 0; v < VECTORS; v++)
       high[v] = change_lanes(high[v], scramble_lanes(low[v], keys->key[r] ^ tweak[v], brief), highs[v], brief);
     for (int32_t v = 0; v < VECTORS; v++)
@@ -162,12 +166,12 @@ SIMD_AVX512 SIMD_INLINE void pass_rounds(const struct feistel_keys *keys, bool b
   for (int32_t v = 0; v < VECTORS; v++) x[v] = high[v] << shift[v] | low[v];
 }
 
-SIMD_AVX512 SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, const vector *count, const vector *tweak,
-                                        vector *x) {
+SIMD_AVX512 SIMD_INLINE void pass_lanes(const struct feistel_keys *keys, int32_t rounds, const vector *count,
+                                        const vector *tweak, vector *x) {
   if (keys->brief)
-    pass_rounds(keys, true, count, tweak, x);
+    pass_rounds(keys, rounds, true, count, tweak, x);
   else
-    pass_rounds(keys, false, count, tweak, x);
+    pass_rounds(keys, rounds, false, count, tweak, x);
 }
 
 /* Puts the lanes of a mask on the stack, which has n: how many it has then. */
@@ -199,7 +203,7 @@ SIMD_AVX512 static void walk_lanes(struct feistel_stack *w, const struct feistel
     count[v] = (vector)_mm512_maskz_loadu_epi64(there[v], w->count + at);
     tweak[v] = (vector)_mm512_maskz_loadu_epi64(there[v], w->tweak + at);
   }
-  pass_lanes(keys, count, tweak, x);
+  pass_lanes(keys, w->rounds, count, tweak, x);
   for (int32_t v = 0; v < VECTORS; v++) {
     const __mmask8 over = _mm512_mask_cmpge_epu64_mask(there[v], (__m512i)x[v], (__m512i)count[v]);
     _mm512_mask_i64scatter_epi64(positions, there[v] & (__mmask8)~over, (__m512i)place[v], (__m512i)x[v], 8);
@@ -223,7 +227,7 @@ SIMD_AVX512 static void run_lanes(const struct feistel_run *run, int64_t start, 
       const int64_t from = at + (int64_t)v * LANES;
       x[v] = (vector)_mm512_maskz_loadu_epi64(first_lanes(stop - from), positions + from);
     }
-    pass_lanes(keys, counts, tweaks, x);
+    pass_lanes(keys, w->rounds, counts, tweaks, x);
     for (int32_t v = 0; v < VECTORS; v++) {
       const int64_t from = at + (int64_t)v * LANES;
       const __mmask8 there = first_lanes(stop - from);
@@ -247,7 +251,11 @@ SIMD_AVX512 static void many_avx512(const struct feistel_run *runs, int64_t nrun
   struct feistel_stack waiting;
   waiting.n = 0;
   int64_t start = 0; /* of the run */
-  for (int64_t i = 0; i < nruns; start += runs[i++].n) run_lanes(&runs[i], start, keys, positions, &waiting);
+  for (int64_t i = 0; i < nruns; start += runs[i++].n) {
+    while (waiting.n > 0 && waiting.rounds != runs[i].rounds) walk_lanes(&waiting, keys, positions);
+    waiting.rounds = runs[i].rounds;
+    run_lanes(&runs[i], start, keys, positions, &waiting);
+  }
   while (waiting.n > 0) walk_lanes(&waiting, keys, positions);
 }
 

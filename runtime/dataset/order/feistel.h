@@ -29,13 +29,10 @@ static inline void feistel_draw(uint64_t seed, int64_t epoch, uint64_t count, in
 
 enum { FEISTEL_MOST_ROUNDS = 24 };
 
-/* A permutation's rounds, an even number, each with a key. Where they are `brief`, they multiply numbers of 32 bits,
- * else of 64, and few numbers land beyond the count, as the upper half has only values that it needs: another
- * permutation, which takes AVX-512 a third of the time. What two numbers that share half their bits become is related
- * where rounds are few: of 8 four million draws show nothing, of 6 nothing where the count is 700 or more. No rounds:
- * everything stays where it is. */
+/* A key for each round. Where they are `brief`, rounds multiply numbers of 32 bits, else of 64, and few numbers land
+ * beyond the count, as the upper half has only values that it needs: another permutation, which takes AVX-512 a third
+ * of the time. Counts of it are below 2^62. */
 struct feistel_keys {
-  int32_t rounds;
   bool brief;
   uint64_t key[FEISTEL_MOST_ROUNDS];
 };
@@ -45,15 +42,23 @@ static inline int32_t feistel_bits(int64_t count) {
   return count < 2 ? 0 : 64 - __builtin_clzll((uint64_t)count - 1);
 }
 
-/* What stands at `position` of [0, count), where each key is changed by `tweak`. */
-int64_t feistel_at(int64_t count, const struct feistel_keys *keys, uint64_t tweak, int64_t position);
+/* The rounds of brief keys after which numbers that share half of their bits go to places that have nothing to do with
+ * each other, as far as four million draws show (order_spec draws fewer). */
+static inline int32_t feistel_brief_rounds(int64_t count) {
+  return count < 64 ? FEISTEL_MOST_ROUNDS : count < 256 ? 10 : count < 4096 ? 8 : 6;
+}
 
-/* Positions of a permutation of [0, count): n of them. */
+/* Positions of a permutation of [0, count), in which each key is changed by `tweak`: n of them. Its rounds are an even
+ * number, FEISTEL_MOST_ROUNDS at most; 0: everything stays where it is. */
 struct feistel_run {
   int64_t count;
   uint64_t tweak;
   int64_t n;
+  int32_t rounds;
 };
+
+/* What stands at `position` of a run's permutation. */
+int64_t feistel_at(const struct feistel_run *run, const struct feistel_keys *keys, int64_t position);
 
 /* What stands at the positions of some runs, which lie one after the other, in their places: as feistel_at, but many at
  * once, as none waits for another. */

@@ -8,7 +8,6 @@ local bxor, band, bor, lshift, rshift = bit.bxor, bit.band, bit.bor, bit.lshift,
 local oracle = {}
 
 local GOLDEN = 0x9e3779b97f4a7c15ULL
-local MOST_ROUNDS = 8
 
 local function u64(x) return ffi.cast("uint64_t", ffi.cast("int64_t", x)) end
 
@@ -89,8 +88,8 @@ function oracle.order(blocks, o)
     for i = 1, count do windows[i] = 0 end
     return order, windows
   end
-  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), MOST_ROUNDS + 1)
-  local rounds = math.floor(count / 1024) >= nblocks and 6 or MOST_ROUNDS
+  local keys = keys_of(o.seed, o.epoch, bit.bnot(u64(count)), 25)
+  local strip_key = table.remove(keys, 1)
   local by_place, samples, window_of = shuffled(o.seed, o.epoch, nblocks), {}, {}
   local nwindows = math.ceil(nblocks / o.window)
   local lanes = math.max(1, math.floor(o.rows / o.batches))
@@ -116,7 +115,8 @@ function oracle.order(blocks, o)
         local block = blocks[by_place[k + 1] + 1]
         for i = 0, block[2] - 1 do list[#list + 1] = block[1] + i end
       end
-      local tweak = mix(keys[MOST_ROUNDS + 1] + GOLDEN * u64(from + first))
+      local tweak = mix(strip_key + GOLDEN * u64(from + first))
+      local rounds = #list < 64 and 24 or #list < 256 and 10 or #list < 4096 and 8 or 6
       for i = 0, #list - 1 do
         samples[positions[next_position].at + 1] = list[permuted(i, #list, keys, rounds, tweak, brief) + 1]
         next_position = next_position + 1
