@@ -573,6 +573,15 @@ describe("a server that fails", function()
     end)
   end
 
+  it("is asked no more often for fields by name", function()
+    for _, format in ipairs { "parquet", "jsonl", "arrow" } do
+      local before = #server:log "faults"
+      local message = files.message(shardrt.source[format], fault("status-99-503"), { fields = { "id" } })
+      assert.truthy(message:find("the server answers 503", 1, true), message)
+      assert.equal(6, #server:log "faults" - before, format)
+    end
+  end)
+
   for _, how in ipairs { "silent", "stall", "slow" } do
     it("is given up when time is over: " .. how, function()
       ffi.C.setenv("SHARDRT_HTTP_TIMEOUT", "0.3", 1)

@@ -106,6 +106,7 @@ end
 function list.show(value, deeper)
   if type(value) == "string" then return list.quote(#value > LONGEST and value:sub(1, LONGEST) .. "…" or value) end
   if type(value) == "function" or type(value) == "thread" then return "a " .. type(value) end
+  if list.is_whole(value, -2 ^ 53) then return ("%.0f"):format(value) end -- all digits, which tostring leaves out
   local is_plain = type(value) == "table" and list.is_plain(value)
   if is_plain and not list.length(value) then
     for key in pairs(value) do

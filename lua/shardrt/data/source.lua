@@ -247,7 +247,7 @@ local function named_fields(caller, given)
   return made, odd
 end
 
--- After a failure: that a name alone is none of the files' fields, if that can be told.
+-- After a failure of a file that could be read: that a name alone is none of the files' fields, if that can be told.
 local function check_names(caller, format, paths, fields, o, skips)
   local found
   for name, given in pairs(fields or {}) do
@@ -271,7 +271,7 @@ local function open_paths(caller, format, paths, o, skips)
   if made then return made end
   if fail.is_between_processes(code) then fail.check(code) end
   local message = fail.message(code)
-  check_names(caller, format, paths, fields, o, skips)
+  if code ~= C.SHARDRT_EIO then check_names(caller, format, paths, fields, o, skips) end
   fail("%s: %s%s", caller, message, path_of.note(code, paths[1]))
 end
 
