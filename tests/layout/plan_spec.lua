@@ -207,6 +207,14 @@ describe("shardrt plan", function()
     has(result.stderr, "recipe.lua:3: that far")
   end)
 
+  it("says of a batch that is not there why that is so", function()
+    local result = mpi.run { source = RECIPE:gsub("PIPELINE", "nil"):gsub("REMAINDER", '"drop"') ..
+      "local batch = loader()\nprint(batch.label)", options = { "plan", "--processes", "2" } }
+    assert.equal(1, result.status, result.output)
+    has(result.stdout, "a job of 2 processes")
+    has(result.stderr, "(a nil value) (in a plan loader() is nil, as there are no batches; shardrt.is_planning() tells")
+  end)
+
   it("says so where there is nothing to plan", function()
     has(plan({ "--processes", 2 }, { recipe = "" }), "no array and no loader")
   end)

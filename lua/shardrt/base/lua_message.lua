@@ -1,6 +1,7 @@
 -- What Lua itself says where an array, a tree, a loader or a source stands in place of something else: it asks no
 -- metamethod there, and knows none of them. What to write is added to its words.
 
+local current = require "shardrt.base.current"
 require("shardrt.base.error").own()
 
 local lua_message = {}
@@ -25,6 +26,8 @@ local ADDED = {
   { "%(table expected, got userdata%)$", LOADER },
 }
 
+local PLANNED = "in a plan loader() is nil, as there are no batches; shardrt.is_planning() tells that it is one"
+
 -- What LuaJIT says of `source[1]`: a source is a pointer to what Lua does not see.
 local INDEXED = "size of C type is unknown or too large$"
 local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the first one, #source counts them"
@@ -34,6 +37,9 @@ local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the fir
 ---@return string
 function lua_message.explained(message)
   if message:find(INDEXED) then return (message:gsub(INDEXED, AS_LIST)) end
+  if current.info.planning ~= 0 and message:find "a nil value%)?$" then
+    return ("%s (%s)"):format(message, PLANNED)
+  end
   for _, one in ipairs(ADDED) do
     if message:find(one[1]) then return ("%s (%s)"):format(message, one[2]) end
   end
