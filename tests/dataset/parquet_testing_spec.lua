@@ -25,7 +25,7 @@ describe("the files of parquet-testing", function()
   local function row_of(source, column, i)
     local ok, got = pcall(source.read, source, i, 1)
     if not ok then
-      expect.contains(tostring(got), "it is null, or has one")
+      expect.contains(tostring(got), "it is null, or a list with one")
       return "-"
     end
     local value = got[column].dtype and got[column] or got[column][1]

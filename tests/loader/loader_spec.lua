@@ -406,6 +406,10 @@ describe("a loader's state", function()
     for _ = 1, 4 * 7 do other() end
     state = other:state()
     refused({}, "epoch 4", {})
+    other = make { epochs = 4 }
+    for _ = 1, 3 * 7 + 2 do other() end
+    state = other:state()
+    refused({}, "row 16 of epoch 3: the loader has 3, counted from 0", {})
     local first = make()
     first()
     state = first:state()

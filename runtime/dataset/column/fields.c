@@ -37,7 +37,7 @@ int column_refuse_null(const shardrt_source *source, const char *title, int32_t 
   const char *name = source->fields[field].name;
   return error_set(
       SHARDRT_EFORMAT,
-      "%s: column \"%s\", row %lld: it is null, or has one; fields = {[\"%s\"] = {null = …}} gives nulls a "
+      "%s: column \"%s\", row %lld: it is null, or a list with one; fields = {[\"%s\"] = {null = …}} gives nulls a "
       "value, nulls = \"skip\" leaves such rows out",
       title, name, (long long)row, name);
 }

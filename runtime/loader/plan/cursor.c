@@ -79,9 +79,11 @@ int cursor_seek(struct cursor *self, const struct cursor_rules *rules, int64_t e
   bool at_end = rules->epochs >= 0 && epoch == rules->epochs;
   if (epoch < 0 || (rules->epochs >= 0 && epoch > rules->epochs))
     return error_set(SHARDRT_EINVAL, "epoch %lld: the loader has %lld", (ll)epoch, (ll)rules->epochs);
-  if (row < 0 || row > (at_end ? 0 : rules->count))
-    return error_set(SHARDRT_EINVAL, "row %lld of epoch %lld: it has %lld rows", (ll)row, (ll)epoch,
-                     (ll)(at_end ? 0 : rules->count));
+  if (at_end && row > 0)
+    return error_set(SHARDRT_EINVAL, "row %lld of epoch %lld: the loader has %lld, counted from 0", (ll)row, (ll)epoch,
+                     (ll)rules->epochs);
+  if (row < 0 || row > rules->count)
+    return error_set(SHARDRT_EINVAL, "row %lld of epoch %lld: it has %lld rows", (ll)row, (ll)epoch, (ll)rules->count);
   if (!divides(rules, rules->count - row)) return refuse_remainder(rules, rules->count - row);
   *self = (struct cursor){.epoch = epoch, .row = row};
   if (!at_end) settle(self, rules);
