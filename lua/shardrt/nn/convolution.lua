@@ -72,7 +72,7 @@ end
 
 local function options_of(caller, given, known)
   local o = given == nil and {} or given
-  if type(o) ~= "table" or not list.is_plain(o) or list.length(o) ~= 0 and o[1] ~= nil then
+  if type(o) ~= "table" or not list.is_plain(o) or o[1] ~= nil then
     fail('%s: the options are a table, as in {padding = "SAME", strides = {2, 2}}', caller)
   end
   fail.keywords(caller, o, known, { window_strides = "strides", rhs_dilation = "dilation" })
