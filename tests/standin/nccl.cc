@@ -459,12 +459,13 @@ void begin_group(ncclComm *comm) {
   comm->running++;
 }
 
-/* What messages and collectives have in common, with the door closed behind it. */
-ncclResult_t may_post(const char *call, ncclComm *comm, cudaStream_t stream) {
+/* What messages and collectives have in common, with the door closed behind it; `gpu` is the stream's, which takes the
+ * stand-in's own lock to ask for. */
+ncclResult_t may_post(const char *call, ncclComm *comm, cudaStream_t stream, int gpu) {
   if (comm->failed != ncclSuccess) return comm->failed;
   if (comm->busy != NOTHING || comm->finished)
     return fails(ncclInvalidArgument, "Attempt to use communicator before the previous operation returned ncclSuccess");
-  if (standin_gpu(stream) != comm->gpu) standin_wrong("%s is called with a stream of another GPU", call);
+  if (gpu != comm->gpu) standin_wrong("%s is called with a stream of another GPU", call);
   if (comm->stream != stream) comm->streams++;
   comm->stream = stream;
   return ncclSuccess;
@@ -479,10 +480,11 @@ ncclResult_t post(const char *call, bool outgoing, char *data, size_t bytes, ncc
   if (type != ncclUint8 && type != ncclInt8) standin_wrong("%s is called with type %d", call, type);
   if (bytes == 0) standin_wrong("%s is called with no bytes", call);
   if (!standin_reaches(stream, data, bytes)) standin_wrong("%s is called with memory that its GPU has not", call);
+  const int gpu = standin_gpu(stream);
   std::lock_guard<std::mutex> in(door);
   if (comm->failed == ncclSuccess && (rank < 0 || rank >= comm->ranks || rank == comm->rank))
     return fails(ncclInvalidArgument, "%s : peer %d is none of %d", call, rank, comm->ranks);
-  const ncclResult_t may = may_post(call, comm, stream);
+  const ncclResult_t may = may_post(call, comm, stream, gpu);
   if (may != ncclSuccess) return may;
   message m;
   m.outgoing = outgoing;
@@ -517,10 +519,11 @@ ncclResult_t collect(kind what, const void *from, void *to, size_t count, ncclDa
       !standin_reaches(stream, to, bytes_made(comm, w)))
     standin_wrong("%s is called with memory that its GPU has not", call);
   if (gives) check_places(comm, w, call);
+  const int gpu = standin_gpu(stream);
   std::lock_guard<std::mutex> in(door);
   if (root < 0 || root >= comm->ranks)
     return fails(ncclInvalidArgument, "%s : root %d is none of %d", call, root, comm->ranks);
-  const ncclResult_t may = may_post(call, comm, stream);
+  const ncclResult_t may = may_post(call, comm, stream, gpu);
   if (may == ncclSuccess) works.emplace_back(comm, w);
   return may;
 }
