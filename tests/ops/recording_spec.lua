@@ -2,11 +2,14 @@
 -- processes: 1 x 8
 -- Recorded programs: what may be recorded and what may not, and what becomes of failures.
 
+local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local recording = require "shardrt.ops.recording"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 local P, ndarray, random = shardrt.P, shardrt.ndarray, shardrt.random
+local on_host = ffi.string(current.info.platform) == "host"
 
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "a" })
 local rows, columns = shardrt.NamedSharding(mesh, P "a"), shardrt.NamedSharding(mesh, P(nil, "a"))
@@ -47,6 +50,7 @@ describe("recorded are", function()
     end,
     ["orders"] = function(x) return np.argsort(np.sin(x), 1) end,
     ["sums along an axis"] = function(x) return np.cumsum(np.reshape(x, { 64 }), 0) end,
+    ["orders of dimensions"] = function(x) return np.transpose(np.transpose(x) * 2) end,
     ["the array itself"] = function(x) return x end,
     ["numbers that texts round"] = function(x) return x * 0.1 + 1 / 3 - 2 ^ 40 end,
   } do
@@ -62,6 +66,10 @@ describe("not recorded is what depends on", function()
       return x + random.normal(random.key(1), { 8, 8 }, rows)
     end,
     ["numbers of the host's"] = function(x) return x + np.array { 1, 2, 3, 4, 5, 6, 7, 8 } end,
+    ["more than a thousand calls"] = function(x)
+      for _ = 1, 1100 do x = x + 1 end
+      return x
+    end,
     ["what Lua looked at"] = function(x) return x * np.sum(x):item() end,
     ["rows by numbers, which C looks at"] = function(x) return np.take(x, np.argsort(np.sum(x, 1)), 0) end,
     ["what was moved"] = function(x) return shardrt.reshard(x, columns) end,
@@ -70,10 +78,12 @@ describe("not recorded is what depends on", function()
   end
 
   it("or a program that never began", function()
-    local ok = pcall(recording.of, { kept }, function() error "no" end)
-    assert.is_false(ok)
-    assert.is_true(recording.is_possible())
-    assert.truthy(recorded(function(x) return x + 1 end))
+    local cannot_be_made = setmetatable({}, { __index = function() error "no" end })
+    for _, f in ipairs { function() error "no" end, function() return { cannot_be_made } end } do
+      assert.is_false((pcall(recording.of, { kept }, f)))
+      assert.is_true(recording.is_possible())
+      assert.truthy(recorded(function(x) return x + 1 end))
+    end
   end)
 end)
 
@@ -100,9 +110,15 @@ describe("a recorded program", function()
 
   it("gives nothing, and keeps nothing, where memory is missing at any place", function()
     local x = array_of(1)
-    local function f(y) return { np.sin(y) * 2 + np.dot(y, y), np.sum(y, 0) } end
+    local function f(y)
+      local sum = np.sum(y, 0)
+      return { np.sin(y) * 2 + np.dot(y, y), sum, y, sum }
+    end
     local _, program = recording.of({ x }, function() return f(x) end)
     local right, failures = numbers(f(x)[1]), 0
+    collectgarbage()
+    collectgarbage()
+    local before = tonumber(C.shardrt_result_bytes(nil))
     for n = 1, 400 do
       C.shardrt_alloc_fail_at(n)
       local ok, results = pcall(recording.run, program, { x })
@@ -111,6 +127,11 @@ describe("a recorded program", function()
       if results then assert.same(right, numbers(results[1])) end
       if not results then failures = failures + 1 end
       if not has_failed then break end
+      results = nil
+      collectgarbage()
+      collectgarbage()
+      assert.is_nil(results)
+      if on_host then assert.equal(before, tonumber(C.shardrt_result_bytes(nil))) end
     end
     assert.is_true(failures > 5, failures)
     assert.same(right, numbers(recording.run(program, { x })[1]))

@@ -31,17 +31,18 @@ local function without(f, ...)
   return unpack(results, 2)
 end
 
-local function random_of(layout, sizes)
+local function random_of(layout, sizes, name)
   local host = ndarray.zeros(sizes or { N, N }, "float32")
   for i = 0, host.size - 1 do host.data[i] = math.random(-64, 64) / 32 end
-  return layout and shardrt.device_put(host, layout) or np.asarray(host) -- which nobody places
+  local x = layout and shardrt.device_put(host, layout) or np.asarray(host) -- which nobody places
+  return name and np.astype(x, name) or x
 end
 
 -- All numbers of a tree of arrays, in words that are equal for equal bits.
 local function text_of(t)
   local words = {}
   for _, x in ipairs(tree.leaves(t)) do
-    local host = shardrt.process_allgather(x)
+    local host = shardrt.process_allgather(np.astype(x, "float64"))
     words[#words + 1] = tostring(x.sharding) .. x.dtype
     for i = 0, host.size - 1 do words[#words + 1] = ("%a"):format(host.data[i]) end
   end
@@ -65,12 +66,16 @@ local WORDS = {
   function(x, y, n) return y + np.sum(x, n % 2) end,
   function(x) return np.reshape(np.reshape(x, { N * N }), { N, N }) end,
   function(x) return shardrt.stop_gradient(x) * x end,
+  function(x, y) return np.matmul(x, np.transpose(y)) end,
+  function(x, y, n) return np.max(x, n % 2, true) + y end,
+  function(x) return np.softmax(x, -1) end,
+  function(x) return np.log_softmax(x, 0) end,
+  function(x, _, n) return np.clip(x, -n / 4, 1) end,
+  function(x, y) return np.layer_norm(x) * np.gelu(y) end,
+  function(x) return np.relu(np.silu(x)) end,
   function(x, y) return np.astype(np.astype(x, "bfloat16") * y, "float32") end,
 }
 local OTHERS = {
-  function(x, y) return np.matmul(x, np.transpose(y)) end,
-  function(x, y) return np.max(x, 1, true) + y end,
-  function(x) return np.softmax(x, -1) end,
   function(x, _, n) return np.cumsum(x, n % 2) end,
   function(x, y, n) return np.concatenate({ np.slice(x, { { 0, n % N } }), np.slice(y, { { n % N, N } }) }, 0) end,
   function(x, _, n) return np.take(x, np.array({ n, 0, 1, 1, 2, 3, n, 7 }, "int32"), n % 2) end,
@@ -153,6 +158,7 @@ describe("a gradient by a recorded program", function()
       local of_w, of_layer, of_beside = layouts[math.random(#layouts)], layouts[math.random(#layouts)],
         layouts[math.random(#layouts)]
       local f, chosen = random_function(math.random(1, 5))
+      local dtype = ({ "float32", "float32", "bfloat16", "float16" })[math.random(4)]
       local step = shardrt.value_and_grad(f)
       for round = 1, 12 do
         if round == 5 or round == 9 then -- another number, or another operand, in one step
@@ -163,7 +169,7 @@ describe("a gradient by a recorded program", function()
             changed[2], changed[3] = changed[3], changed[2]
           end
         end
-        local params = { w = random_of(of_w), layers = { random_of(of_layer) } }
+        local params = { w = random_of(of_w), layers = { random_of(of_layer, nil, dtype) } }
         local beside = random_of(of_beside)
         local value, grads = without(step, params, beside)
         local again, same = step(params, beside)
@@ -199,7 +205,27 @@ describe("a gradient by a recorded program", function()
     end
   end)
 
-  it("reads no array that the steps do not name", function()
+  it("is that of a classifier, of a tape that is long, and of what another step of a word read", function()
+    local labels = np.asarray(ndarray.arange(N, "int32"))
+    local function classified(p, x)
+      local logits = np.layer_norm(np.gelu(np.dot(x, p.w)), { scale = p.b })
+      return np.mean(np.softmax_cross_entropy_with_integer_labels(logits, labels))
+    end
+    local function long(p, x)
+      for _ = 1, 300 do x = x * 0.5 + p.w end
+      return np.mean(x * p.b)
+    end
+    for f, least in pairs { [classified] = 4, [long] = 0 } do
+      local before, of = runs, shardrt.value_and_grad(f)
+      for _ = 1, 7 do
+        local params, x = { w = random_of(by_columns), b = random_of(whole, { N }) }, random_of(by_rows)
+        assert.equal(text_of { without(of, params, x) }, text_of { of(params, x) })
+      end
+      assert.is_true(runs - before >= least, runs - before)
+    end
+  end)
+
+  it("reads what the steps name as it is then", function()
     local hidden = random_of(by_rows)
     local function f(w) return np.sum(np.where(np.less(w, hidden), w, 2 * w)) end
     local of = shardrt.value_and_grad(f)
@@ -252,6 +278,21 @@ describe("an update by a recorded program", function()
     end)
   end
 
+  it("is recorded of optimizers that update again alone", function()
+    local params, recorded = { w = random_of(whole) }, 0
+    local of = recording.of
+    recording.of = function(...)
+      recorded = recorded + 1
+      return of(...)
+    end
+    for k = 1, 5 do
+      local made = optimizer.sgd { learning_rate = k / 10 }
+      assert.equal(text_of { params.w - params.w * (k / 10) }, text_of { (made:update(params, params, {})) })
+    end
+    recording.of = of
+    assert.equal(0, recorded)
+  end)
+
   it("refuses trees that are not alike, in the same words", function()
     local sgd = optimizer.sgd { learning_rate = 0.1 }
     local params = { w = random_of(whole), b = random_of(whole) }
@@ -264,6 +305,11 @@ describe("an update by a recorded program", function()
     assert.truthy(told({ w = params.w }):find('the parameters have "b", which tree 2 has not', 1, true))
     assert.truthy(told({ w = params.w, b = params.b, c = params.b }):find('tree 2 has "c"', 1, true))
     assert.truthy(told({ w = params.w, b = random_of(whole, { N }) }):find("a parameter of shape", 1, true))
+    assert.truthy(told({ w = params.w, b = {} }):find("a gradient or state is a table", 1, true))
+    local odd = { w = params.w, b = { [true] = params.b } }
+    local ok, problem = pcall(sgd.update, sgd, odd, odd, {})
+    assert.is_false(ok)
+    assert.truthy(problem:find("has names and numbers as keys", 1, true), problem)
     local holds_itself = { w = params.w }
     holds_itself.b = holds_itself
     assert.is_false((pcall(sgd.update, sgd, holds_itself, holds_itself, {})))

@@ -9,8 +9,8 @@ local flat_tree = {}
 
 local DEEPEST = 100 -- tables within tables
 
---- Adds a tree's leaves to a list. False: it has others than arrays that are made and small, or is not like another
---- tree; what was added until then stays.
+--- Adds a tree's leaves to a list. False: it has others than arrays that are made and small, an empty table, a key that
+--- is no name or number, or is not like another tree; what was added until then stays.
 ---@param leaves shardrt.Array[]
 ---@param value any
 ---@param most integer # elements of a leaf
@@ -27,10 +27,12 @@ function flat_tree.add(leaves, value, most, like, depth)
   if type(value) ~= "table" or class.is(value) or array.is(like) or depth > DEEPEST then return false end
   local count = 0
   for key, leaf in pairs(like or value) do
-    local own = rawget(value, key)
-    if own == nil or not flat_tree.add(leaves, own, most, like and leaf, depth + 1) then return false end
+    local own, kind = rawget(value, key), type(key)
+    if own == nil or kind ~= "string" and kind ~= "number" then return false end
+    if not flat_tree.add(leaves, own, most, like and leaf, depth + 1) then return false end
     count = count + 1
   end
+  if count == 0 then return false end
   for _ in sorted_pairs.next, value do count = count - 1 end -- what the other one has not
   return count == 0
 end

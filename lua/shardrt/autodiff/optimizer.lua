@@ -294,13 +294,13 @@ local function run_list(inside, rate, arrays, count)
 end
 
 -- An update of small parameters, which takes Lua longer than the processor, by a recorded program (ops/recording.lua);
--- nil: the trees are not alike, or something else is not as it mostly is.
+-- nil: it is the optimizer's first, the trees are not alike, or something else is not as it mostly is.
 local function updated_again(inside, params, grads, state)
   local rate, arrays = inside.options.learning_rate, {}
-  if type(rate) ~= "number" or tape.is_open() or dispatch.observer or dispatch.mover or not recording.is_possible()
-    or not flat_tree.add(arrays, params, MOST) or #arrays == 0 then
-    return nil
-  end
+  inside.updates = inside.updates + 1
+  if inside.updates == 1 or type(rate) ~= "number" then return nil end
+  if tape.is_open() or dispatch.observer or dispatch.mover or not recording.is_possible() then return nil end
+  if not flat_tree.add(arrays, params, MOST) then return nil end
   local count = #arrays
   if not flat_tree.add(arrays, grads, MOST, params) then return nil end
   for _, key in ipairs(inside.keeps) do
@@ -391,7 +391,9 @@ local function define_optimizer(name, defaults)
     end
     local keeps = list.copy(rules[name].keeps)
     if type(made.learning_rate) == "function" and keeps[1] ~= "step" then table.insert(keeps, 1, "step") end
-    return class.new(Optimizer, { rule = rules[name], options = made, name = caller, keeps = keeps, programs = {} })
+    return class.new(Optimizer, {
+      rule = rules[name], options = made, name = caller, keeps = keeps, programs = {}, updates = 0,
+    })
   end
 end
 

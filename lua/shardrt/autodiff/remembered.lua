@@ -12,9 +12,10 @@ require("shardrt.base.error").own()
 
 local remembered = {}
 
--- Elements of a step's result; larger ones take so long to compute that it does not matter how C is called, and their
--- memory is given back step by step. Programs that are kept, and how often more of them must be run than are recorded.
-local MOST, PROGRAMS, OFTEN = 65536, 64, 16
+-- Steps of a tape, and elements of a step's result: of more it hardly matters how C is called, memory is given back
+-- step by step, and elementwise words wait (ops/delay.lua). Programs that are kept, and how often more of them must be
+-- run than are recorded.
+local STEPS, MOST, PROGRAMS, OFTEN = 256, 16383, 64, 16
 
 ---@class shardrt.remembered.step
 ---@field vjp function
@@ -73,9 +74,10 @@ local function add(arrays, place, x)
 end
 
 -- The arrays of a tape in the order in which it names them, and where each stands; nil: one waits, was deleted, or is
--- large. (No function is made here: compiled code would keep it, and so the arrays.)
+-- large, or they are many. (No function is made here: compiled code would keep it, and so the arrays.)
 local function arrays_of(made, leaves, ones)
   local arrays, place = {}, {}
+  if #made.entries > STEPS then return nil end
   for i = 1, #leaves do
     if not add(arrays, place, leaves[i]) then return nil end
   end

@@ -17,6 +17,8 @@ require("shardrt.base.error").own()
 
 local recording = {}
 
+local MOST = 1000 -- calls of a program: the function that is made of them has only so many constants
+
 local function address(pointer) return tonumber(ffi.cast("intptr_t", pointer)) end
 
 -- The functions that may be recorded: what they do follows from their arguments alone.
@@ -128,6 +130,7 @@ local function text_of(value, call)
 end
 
 local function note(call, ...)
+  if #open.calls >= MOST then return false end
   local made = { name = type(call) == "cdata" and NAMES[address(call)], arguments = {}, handles = {}, made = {},
     outlines = {}, uses = {} }
   if not made.name then return false end
@@ -220,6 +223,13 @@ end
 ---@return boolean
 function recording.is_possible() return not open and current.info.process_count == 1 and current.info.planning == 0 end
 
+-- What f returns, made: what waits is recorded, too.
+local function made_by(f, ...)
+  local results = f(...)
+  for _, x in ipairs(results) do local _ = x.handle end
+  return results
+end
+
 --- Runs f, and writes down what it computes of these arrays. (It is no function made for this: code that LuaJIT
 --- compiled may keep one that it called, and so arrays that it refers to.)
 ---@param arrays shardrt.Array[] # made, and each an object of its own
@@ -234,11 +244,10 @@ function recording.of(arrays, f, ...)
     made.places[address(x.handle)], program.forms[i] = i - 1, array.form(x)
   end
   open = made
-  local ok, results = pcall(f, ...)
-  for _, x in ipairs(ok and results or {}) do local _ = x.handle end -- what waits is recorded, too
+  local ok, results = pcall(made_by, f, ...)
   open = nil
   if not ok then error(results, 0) end
-  finish(program, made, results)
+  if not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
   return results, program
 end
 
@@ -264,18 +273,12 @@ local function clear(program)
   end
 end
 
---- What a program computes of other arrays of the same forms.
----@param program shardrt.recording.program
----@param arrays shardrt.Array[] # made
----@return shardrt.Array[]? # nil: there is nothing to run, or C failed; who runs f learns why
-function recording.run(program, arrays)
-  if not program.run then return nil end
-  local places, inputs, results, first = program.places, #arrays, {}, {}
-  for i = 1, inputs do places[i - 1] = arrays[i].handle end
-  local code = program.run()
-  for i, output in ipairs(code >= 0 and program.outputs or {}) do
+-- The results of a run, which take over what it made for them.
+local function taken_over(program, arrays)
+  local places, results, first = program.places, {}, {}
+  for i, output in ipairs(program.outputs) do
     local place, x = output.place ---@type integer, shardrt.Array
-    if place < inputs or first[place] then
+    if place < #arrays or first[place] then
       x = array.another("a recorded program", first[place] or arrays[place + 1])
     else
       out[0], places[place] = places[place], nil
@@ -287,8 +290,20 @@ function recording.run(program, arrays)
     if output.is_gradient then array.mark_gradient(x) end
     results[i] = x
   end
+  return results
+end
+
+--- What a program computes of other arrays of the same forms.
+---@param program shardrt.recording.program
+---@param arrays shardrt.Array[] # made
+---@return shardrt.Array[]? # nil: there is nothing to run, or something failed; who runs f learns why
+function recording.run(program, arrays)
+  if not program.run then return nil end
+  for i = 1, #arrays do program.places[i - 1] = arrays[i].handle end
+  local ok, results = program.run() >= 0, nil
+  if ok then ok, results = pcall(taken_over, program, arrays) end
   clear(program)
-  return code >= 0 and results or nil
+  return ok and results or nil
 end
 
 return recording
