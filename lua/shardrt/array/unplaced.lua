@@ -11,7 +11,6 @@ local memory_pressure = require "shardrt.base.memory_pressure"
 local numbering = require "shardrt.array.numbering"
 local shards = require "shardrt.array.shards"
 local sharding = require "shardrt.layout.sharding"
-local watch = require "shardrt.array.watch"
 fail.own()
 
 local unplaced = {}
@@ -65,9 +64,7 @@ function unplaced.place(caller, x, to)
   if not to.device then C.shardrt_job_step(current.job, told) end
   local made = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   if current.info.planning == 0 then
-    local from = array.live(caller, x)
-    watch.called(C.shardrt_array_fill_from, made.handle, from)
-    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, from), caller)
+    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, array.live(caller, x)), caller)
     buffers.tell_collector(made)
   end
   if not to.device then return numbering.made_by_all(made) end
