@@ -166,7 +166,7 @@ describe("a job over several hosts", function()
   ]]
 
   it("whose link is cut ends with a report of who is missing, and leaves nothing behind", function()
-    local result = run(endless, { options = { "--timeout", "4" }, down = 1, after = 0.3, limit = 180 })
+    local result = run(endless, { options = { "--timeout", "4" }, down = 1, after = 0.3, limit = 60 })
     assert.not_equal(0, result.status)
     assert.not_equal(124, result.status, result.output)
     assert.truthy(result.seconds > 2, result.seconds) -- nobody was given up before the time was up
