@@ -17,6 +17,7 @@ local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local shards = require "shardrt.array.shards"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 local array = {}
@@ -52,14 +53,16 @@ array.ops = {}
 ---@operator unm: shardrt.Array
 local methods = {}
 
--- What is worked out when it is first asked for, so that making an array for every batch costs little.
+-- What is worked out when it is first asked for, so that making an array for every batch costs little. An array of a
+-- known form has most of it there.
 local lazy = {}
 local fields = { sharding = true }
 for _, name in ipairs {
   "dtype", "ndim", "shape", "size", "is_fully_replicated", "is_fully_addressable", "addressable_shards",
 } do
   fields[name] = function(inside, x)
-    local value = inside[name]
+    local value, form = inside[name], inside.form
+    if value == nil and form then value = form[name] end
     if value == nil then
       value = lazy[name](x)
       inside[name] = value
@@ -142,6 +145,7 @@ end
 ---@return shardrt.Array
 function array.wrap(out, sharding, at)
   local handle = owned(out, "shardrt_array_free", at) -- before the table, for which Lua may have no memory
+  watch.made(handle)
   return class.new(Array, { handle = handle, sharding = sharding })
 end
 
@@ -151,7 +155,9 @@ local function new_handle(caller, sharding, kind, sizes)
   local job = current.info
   fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
     job.devices_per_process, made_out), caller)
-  return owned(made_out, "shardrt_array_free")
+  local handle = owned(made_out, "shardrt_array_free")
+  watch.made(handle)
+  return handle
 end
 
 --- A new array without buffers.
@@ -169,6 +175,7 @@ end
 ---@field unplaced true|nil # nobody placed it
 ---@field dtype string
 ---@field shape integer[] # never changed
+---@field ndim integer
 ---@field size integer # elements
 ---@field like ffi.cdata* # shardrt_array *, without buffers
 ---@field ones shardrt.Array? # one of it, for gradients
@@ -193,34 +200,47 @@ function array.form(x)
   if not form then
     local like = new_handle("an array", inside.sharding, dtype.named("array", x.dtype), sizes)
     form = { sharding = inside.sharding, unplaced = inside.unplaced, dtype = x.dtype, shape = sizes,
-      size = shape.elements(sizes), like = like }
+      ndim = #sizes, size = shape.elements(sizes), like = like }
     forms[key], forms.count = form, forms.count + 1
   end
   inside.form = form
   return form
 end
 
--- Another array like that of a handle, of that form.
-local function like(caller, handle, form)
+--- The array object around a handle that C made, of that form.
+---@param form shardrt.array.form
+---@param handle ffi.cdata* # shardrt_array *, which Lua's collector frees
+---@return shardrt.Array
+function array.around(form, handle)
+  return class.new(Array, { handle = handle, sharding = form.sharding, unplaced = form.unplaced, form = form })
+end
+
+-- The handle of another array like that of a handle.
+local function like(caller, handle)
   fail.check(C.shardrt_array_like(handle, made_out), caller)
-  local made = owned(made_out, "shardrt_array_free")
-  return class.new(Array, {
-    handle = made, sharding = form.sharding, unplaced = form.unplaced, form = form,
-    dtype = form.dtype, shape = form.shape, ndim = #form.shape, size = form.size,
-  })
+  return owned(made_out, "shardrt_array_free")
 end
 
 --- A new array of that form, without buffers.
 ---@param caller string
 ---@param form shardrt.array.form
 ---@return shardrt.Array
-function array.of_form(caller, form) return like(caller, form.like, form) end
+function array.of_form(caller, form)
+  local handle = like(caller, form.like)
+  watch.made(handle)
+  return array.around(form, handle)
+end
 
 --- The same array as an object of its own, which shares the memory.
 ---@param caller string
 ---@param x shardrt.Array
 ---@return shardrt.Array
-function array.another(caller, x) return like(caller, array.live(caller, x), array.form(x)) end
+function array.another(caller, x)
+  local from = array.live(caller, x)
+  local handle = like(caller, from)
+  watch.shared(from, handle)
+  return array.around(array.form(x), handle)
+end
 
 --- An array's shape as it is kept: for reading alone. (x.shape is a copy, which a recipe may change.)
 ---@param x shardrt.Array
@@ -264,6 +284,7 @@ end
 function array.put_off(x, late, name, sizes)
   local inside = class.inside(x)
   late.handle, inside.handle, inside.late, waiting[x] = inside.handle, nil, late, true
+  if inside.form then return end
   inside.dtype, inside.shape, inside.ndim, inside.size = name, sizes, #sizes, shape.elements(sizes)
 end
 
@@ -306,6 +327,11 @@ function array.mark_gradient(x) class.inside(x).is_gradient = true end
 function array.is_gradient(x) return class.inside(x).is_gradient == true end
 
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
+
+--- Whether an array has its data: it waits for nothing, and was not deleted.
+---@param x shardrt.Array
+---@return boolean
+function array.is_made(x) return not not class.inside(x).handle end
 
 --- Whether an array was deleted or dropped.
 ---@param x shardrt.Array
@@ -449,6 +475,7 @@ end
 ---@return shardrt.ndarray
 function array.gather(caller, x)
   local handle = array.live(caller, x)
+  watch.looked()
   if current.info.planning ~= 0 then shards.no_data(caller) end
   local host = ndarray.words.empty(x.shape, x.dtype)
   fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), caller)

@@ -10,6 +10,7 @@ local ndarray = require "shardrt.array.ndarray"
 local owned = require "shardrt.base.owned"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 local shards = {}
@@ -46,6 +47,7 @@ local Shard = {
 ---@param x shardrt.Array
 ---@return shardrt.Shard[]
 function shards.of(x)
+  watch.looked()
   local all = {}
   for i = 1, tonumber(C.shardrt_array_shard_count(x.handle)) do
     local shard = C.shardrt_array_shard(x.handle, i - 1)
@@ -71,6 +73,7 @@ end
 ---@param sizes integer[] # of the shard
 ---@return shardrt.ndarray
 function shards.view(x, i, sizes)
+  watch.looked()
   local buffer = C.shardrt_array_buffer(x.handle, i)
   buffers.tell_of_copy(buffer)
   return ndarray.shared(owned(buffer_out(C.shardrt_buffer_retain(buffer)), "shardrt_buffer_free"), x.dtype, sizes)

@@ -11,6 +11,7 @@ local memory_pressure = require "shardrt.base.memory_pressure"
 local numbering = require "shardrt.array.numbering"
 local shards = require "shardrt.array.shards"
 local sharding = require "shardrt.layout.sharding"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 local unplaced = {}
@@ -64,7 +65,9 @@ function unplaced.place(caller, x, to)
   if not to.device then C.shardrt_job_step(current.job, told) end
   local made = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   if current.info.planning == 0 then
-    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, array.live(caller, x)), caller)
+    local from = array.live(caller, x)
+    watch.called(C.shardrt_array_fill_from, made.handle, from)
+    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, from), caller)
     buffers.tell_collector(made)
   end
   if not to.device then return numbering.made_by_all(made) end

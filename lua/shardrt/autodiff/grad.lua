@@ -8,6 +8,7 @@ local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local promote = require "shardrt.ops.promote"
+local remembered = require "shardrt.autodiff.remembered"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
@@ -30,8 +31,8 @@ end
 -- below refer to is taken from them at the end: else old gradients and parameters would stay in memory.
 
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
-local function backward(caller, made, out, leaves)
-  local grads = { [out] = ones_like(out) }
+local function backward(caller, made, out, leaves, ones)
+  local grads = { [out] = ones }
   local function wants(x) return made.tracked[x] == true end
   for i = #made.entries, 1, -1 do
     local entry = made.entries[i]
@@ -55,11 +56,27 @@ local function backward(caller, made, out, leaves)
   return found
 end
 
--- A parameter in messages.
-local function name_of(path) return path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "") end
-
 -- The gradient of what only becomes an object of its own.
 local function same(dy) return { dy } end
+
+-- The gradients of `leaves`, by leaf: each lies as its leaf, and is an object of its own.
+local function gradients_of(caller, made, value, leaves, ones)
+  local found, given = backward(caller, made, value, leaves, ones), { [ones] = true }
+  for i, leaf in ipairs(leaves) do
+    local g = found[i] or creation.words.zeros_like(leaf)
+    if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
+      g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
+    end
+    if given[g] then g = dispatch.another(caller, g, same) end -- who deletes one keeps others
+    given[g] = true
+    array.mark_gradient(g)
+    found[i] = g
+  end
+  return found
+end
+
+-- A parameter in messages.
+local function name_of(path) return path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "") end
 
 -- The parameters as arrays that nobody else has, in order, and the tree of them.
 local function leaves_of(caller, params)
@@ -102,19 +119,13 @@ local function value_and_gradients(caller, f, params, ...)
   if not results[1] then error(results[2], 0) end
   local value = results[2]
   check_value(caller, value)
-  local found, i, given = backward(caller, made, value, leaves), 0, { [ones_like(value)] = true }
-  local grads = tree.map(caller, copy, function(leaf)
+  local ones = ones_like(value)
+  local found, i = remembered.gradients(made, value, leaves, ones, gradients_of, caller), 0
+  local grads = tree.map(caller, copy, function()
     i = i + 1
-    local g = found[i] or creation.words.zeros_like(leaf)
-    if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
-      g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
-    end
-    if given[g] then g = dispatch.another(caller, g, same) end -- who deletes one keeps others
-    given[g] = true
-    array.mark_gradient(g)
-    return g
+    return found[i]
   end)
-  found, given = nil, nil
+  found = nil
   return value, grads, unpack(results, 3, count)
 end
 

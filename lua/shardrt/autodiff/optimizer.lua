@@ -9,11 +9,14 @@ local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
+local flat_tree = require "shardrt.autodiff.flat_tree"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local promote = require "shardrt.ops.promote"
+local recording = require "shardrt.ops.recording"
 local reduce = require "shardrt.ops.reduce"
 local shape = require "shardrt.layout.shape"
+local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
 fail.own()
 
@@ -249,6 +252,70 @@ local function check_order(caller, keeps, params, grads, state)
   end
 end
 
+-- Elements of a parameter; of larger ones an update takes so long that it does not matter how C is called. Programs of
+-- an optimizer: one for each shape of its parameters.
+local MOST, PROGRAMS = 65536, 8
+
+-- The leaves from one place to another, as a tree that is a list.
+local function part(list_of, first, count)
+  local made = {}
+  for i = 1, count do made[i] = list_of[first + i] end
+  return made
+end
+
+-- The update of parameters, gradients and what is kept for them, all in one list; the same list of what comes of them.
+local function update_list(inside, rate, arrays, count)
+  local lists, at = {}, 2 * count
+  for _, key in ipairs(inside.keeps) do
+    lists[key] = key == "step" and arrays[at + 1] or part(arrays, at, count)
+    at = at + (key == "step" and 1 or count)
+  end
+  local made, kept = inside.rule.update(inside.name, inside.options, rate, part(arrays, 0, count),
+    part(arrays, count, count), lists)
+  for _, key in ipairs(inside.keeps) do
+    for _, x in ipairs(key == "step" and { kept[key] } or kept[key]) do made[#made + 1] = x end
+  end
+  return made
+end
+
+-- The update of a list: by the program of an earlier one, or recorded.
+local function run_list(inside, rate, arrays, count)
+  for _, program in ipairs(inside.programs) do
+    if recording.fits(program, arrays) then
+      return recording.run(program, arrays) or update_list(inside, rate, arrays, count)
+    end
+  end
+  local seen, is_twice = {}, false
+  for _, x in ipairs(arrays) do is_twice, seen[x] = is_twice or seen[x], true end
+  if is_twice or #inside.programs >= PROGRAMS then return update_list(inside, rate, arrays, count) end
+  local made, program = recording.of(arrays, update_list, inside, rate, arrays, count)
+  table.insert(inside.programs, program)
+  return made
+end
+
+-- An update of small parameters, which takes Lua longer than the processor, by a recorded program (ops/recording.lua);
+-- nil: it is the optimizer's first, the trees are not alike, or something else is not as it mostly is.
+local function updated_again(inside, params, grads, state)
+  local rate, arrays = inside.options.learning_rate, {}
+  inside.updates = inside.updates + 1
+  if inside.updates == 1 or type(rate) ~= "number" then return nil end
+  if tape.is_open() or dispatch.observer or dispatch.mover or not recording.is_possible() then return nil end
+  if not flat_tree.add(arrays, params, MOST) then return nil end
+  local count = #arrays
+  if not flat_tree.add(arrays, grads, MOST, params) then return nil end
+  for _, key in ipairs(inside.keeps) do
+    if key == "step" and not array.is(state.step)
+      or not flat_tree.add(arrays, state[key], MOST, key ~= "step" and params or nil) then
+      return nil
+    end
+  end
+  local made, kept, at = run_list(inside, rate, arrays, count), {}, count
+  for _, key in ipairs(inside.keeps) do
+    kept[key], at = flat_tree.of(key == "step" and state.step or params, made, at)
+  end
+  return (flat_tree.of(params, made, 0)), kept
+end
+
 --- One step. Arguments that surely stand in another order are refused.
 ---@param params any
 ---@param grads any # alike
@@ -259,7 +326,8 @@ function methods:update(params, grads, state)
   local inside = class.inside(self)
   check_order(inside.name, inside.keeps, params, grads, state)
   local rate = rate_of(inside.name, inside.options, state)
-  local made, kept = inside.rule.update(inside.name, inside.options, rate, params, grads, state)
+  local made, kept = updated_again(inside, params, grads, state)
+  if not made then made, kept = inside.rule.update(inside.name, inside.options, rate, params, grads, state) end
   if state.step and not kept.step then kept.step = next_step(inside.name, state.step) end
   return made, kept
 end
@@ -283,8 +351,8 @@ function words.clip_by_global_norm(t, max)
   local sum
   tree.map(caller, t, function(leaf, path)
     local x = dispatch.array(caller, leaf, path == "" and "the tree" or path:gsub("^%.", ""))
-    local part = reduce.sum_of_squares(caller, x, shape.axes(caller, nil, x.ndim))
-    sum = sum and sum + part or part
+    local square = reduce.sum_of_squares(caller, x, shape.axes(caller, nil, x.ndim))
+    sum = sum and sum + square or square
     return leaf
   end)
   local norm = elementwise.words.sqrt(sum)
@@ -323,7 +391,9 @@ local function define_optimizer(name, defaults)
     end
     local keeps = list.copy(rules[name].keeps)
     if type(made.learning_rate) == "function" and keeps[1] ~= "step" then table.insert(keeps, 1, "step") end
-    return class.new(Optimizer, { rule = rules[name], options = made, name = caller, keeps = keeps })
+    return class.new(Optimizer, {
+      rule = rules[name], options = made, name = caller, keeps = keeps, programs = {}, updates = 0,
+    })
   end
 end
 

@@ -22,6 +22,12 @@ fail.own()
 local words = {}
 local layer_norm = { words = words }
 
+local input = expression.input
+
+-- Made once, the first for each epsilon, so that programs are, too.
+local scale_of = expression.remembered(function(variance, epsilon) return expression.f.RSQRT(variance + epsilon) end)
+local SCALED = (input(1) - input(2)) * input(3)
+
 local OPTIONS = { axis = true, epsilon = true, scale = true, bias = true }
 local ALIASES = { eps = "epsilon" }
 
@@ -51,9 +57,9 @@ function words.layer_norm(x, options)
   local own = promote.to_float(x.dtype)
   -- Contributions to its gradient all but cancel: they are added before they are rounded to x's dtype.
   if tape.is_open() then x = elementwise.words.astype(x, promote.computed(own)) end
-  local i, mean, variance = expression.input, reduce.moments(caller, x, axes, true)
-  local scale = elementwise.run(caller, { variance }, expression.f.RSQRT(i(1) + epsilon), mean.dtype)
-  local out = elementwise.run(caller, { x, mean, scale }, (i(1) - i(2)) * i(3), own, mean.dtype)
+  local mean, variance = reduce.moments(caller, x, axes, true)
+  local scale = elementwise.run(caller, { variance }, scale_of { input(1), expression.constant(epsilon) }, mean.dtype)
+  local out = elementwise.run(caller, { x, mean, scale }, SCALED, own, mean.dtype)
   if o.scale ~= nil then out = elementwise.words.multiply(out, fitting(caller, "scale", o.scale, out)) end
   if o.bias ~= nil then out = elementwise.words.add(out, fitting(caller, "bias", o.bias, out)) end
   return out

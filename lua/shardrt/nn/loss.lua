@@ -15,7 +15,21 @@ fail.own()
 local words = {}
 local loss = { words = words }
 
-local f = expression.f
+local f, i = expression.f, expression.input
+
+-- Made once, and for each number of classes, so that programs are, too: a label that counts from the end; the logit at
+-- the label; what is less than it, of a label inside.
+local AT_LABEL, of_classes = f.SELECT(f.EQ(i(1), i(2)), i(3), 0), {}
+
+local function roots_of(n)
+  if not of_classes[n] then
+    local inside = f.LOGICAL_AND(f.GE(i(2), -n), f.LT(i(2), n))
+    of_classes[n] = {
+      class = f.SELECT(f.LT(i(1), 0), i(1) + n, i(1)), out = f.SELECT(inside, i(3) - i(1) + i(4), 0 / 0),
+    }
+  end
+  return of_classes[n]
+end
 
 --- The cross entropy between softmax(logits) and classes: for each label -log_softmax(logits) at it. A negative label
 --- counts from the end; that of a label outside the classes is NaN, as in JAX.
@@ -43,19 +57,16 @@ function words.softmax_cross_entropy_with_integer_labels(logits, labels, axis)
   kept[along + 1] = 1
   local numbers = {}
   for d = 1, logits.ndim do numbers[d] = d == along + 1 and classes or 1 end
-  local n, i = math.min(classes, 2 ^ 31 - 1), expression.input
+  local roots = roots_of(math.min(classes, 2 ^ 31 - 1))
   local computed = promote.computed(logits.dtype) == "float32" and classes > 2 ^ 24 and "float64" or logits.dtype
   local largest, log = reduce.log_sum(caller, logits, { along })
   local number = reshape.words.reshape(creation.words.arange(classes), numbers)
   local labelled = reshape.words.reshape(labels, kept)
-  local class = elementwise.run(caller, { labelled }, f.SELECT(f.LT(i(1), 0), i(1) + n, i(1)),
-    promote.computed(computed), computed)
-  local at_label = elementwise.run(caller, { number, class, logits }, f.SELECT(f.EQ(i(1), i(2)), i(3), 0),
-    logits.dtype, computed, nil, "reduction alone")
+  local class = elementwise.run(caller, { labelled }, roots.class, promote.computed(computed), computed)
+  local at_label = elementwise.run(caller, { number, class, logits }, AT_LABEL, logits.dtype, computed, nil,
+    "reduction alone")
   local picked = reduce.words.sum(at_label, along, true)
-  local inside = f.LOGICAL_AND(f.GE(i(2), -n), f.LT(i(2), n))
-  local out = elementwise.run(caller, { picked, labelled, largest, log },
-    f.SELECT(inside, i(3) - i(1) + i(4), 0 / 0), logits.dtype, computed)
+  local out = elementwise.run(caller, { picked, labelled, largest, log }, roots.out, logits.dtype, computed)
   return reshape.words.reshape(out, sizes)
 end
 

@@ -16,6 +16,7 @@ local ndarray = require "shardrt.array.ndarray"
 local numbering = require "shardrt.array.numbering"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
+local recording = require "shardrt.ops.recording"
 local reshard = require "shardrt.array.reshard"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
@@ -98,6 +99,7 @@ end
 ---@param call fun(...): integer
 function dispatch.compute(caller, out, call, ...)
   if dispatch.is_planning() then return end
+  recording.note(call, ...)
   local code = memory_pressure.call(call, ...)
   if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then
     caller = ("%s for %s"):format(caller, array.text(out))
@@ -212,6 +214,12 @@ function dispatch.done(caller, out, inputs, vjp, detail, given)
   return out
 end
 
+local function share(caller, x, out)
+  if dispatch.is_planning() then return end
+  recording.note(C.shardrt_alias, x.handle, out.handle)
+  fail.check(C.shardrt_alias(x.handle, out.handle), caller)
+end
+
 --- The result with other sizes and cuts but the same elements on each device; shares the memory.
 ---@param caller string
 ---@param x shardrt.Array
@@ -221,7 +229,7 @@ end
 ---@return shardrt.Array
 function dispatch.alias(caller, x, at, dim_axes, sizes)
   local out = dispatch.result(caller, at, dim_axes, x.dtype, sizes)
-  if not dispatch.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), caller) end
+  share(caller, x, out)
   return out
 end
 
@@ -233,7 +241,7 @@ end
 ---@return shardrt.Array
 function dispatch.alias_of(caller, x, at, form)
   local out = dispatch.result_of(caller, at, form)
-  if not dispatch.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), caller) end
+  share(caller, x, out)
   return out
 end
 

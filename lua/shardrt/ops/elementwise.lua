@@ -430,6 +430,8 @@ function words.where(condition, a, b)
   return elementwise.run(caller, arrays, selected { INPUTS[#arrays], nodes[1], nodes[2] }, common, common)
 end
 
+local clipped = expression.remembered(function(x, low, high) return f.MINIMUM(f.MAXIMUM(x, low), high) end)
+
 --- Within [low, high]; either may be nil.
 ---@param x shardrt.Operand
 ---@param low shardrt.Operand?
@@ -438,8 +440,9 @@ end
 function words.clip(x, low, high)
   if array.is(x) and promote.is_float(x.dtype) and type(low) == "number" and type(high) == "number" then
     local caller, name = "np.clip", x.dtype -- in one pass
-    local above = f.MAXIMUM(expression.input(1), elementwise.rounded(caller, low, name))
-    return elementwise.run(caller, { x }, f.MINIMUM(above, elementwise.rounded(caller, high, name)), name, name)
+    local least, most = elementwise.rounded(caller, low, name), elementwise.rounded(caller, high, name)
+    local root = clipped { INPUTS[1], expression.constant(least), expression.constant(most) }
+    return elementwise.run(caller, { x }, root, name, name)
   end
   if low ~= nil then x = words.maximum(x, low) end
   if high ~= nil then x = words.minimum(x, high) end

@@ -44,6 +44,12 @@ local function rest(values, axes, keep)
   return made
 end
 
+-- Expressions of operands, made once, so that programs are, too.
+local f, ITSELF = expression.f, expression.input(1)
+local SHIFTED = ITSELF - expression.input(2)
+local SQUARED, DISTANCE_SQUARED = f.SQUARE(ITSELF), f.SQUARE(SHIFTED)
+local EXP_SHIFTED, SHIFTED_TWICE = f.EXP(SHIFTED), SHIFTED - expression.input(3)
+
 ---@class shardrt.reduce.layout # of an operand of known form
 ---@field partial string[] # the axes of the mesh over which it is summed
 ---@field dim_axes shardrt.DimAxes # the result's
@@ -161,14 +167,14 @@ end
 ---@return shardrt.Array
 function reduce.sum_of_squares(caller, x, axes, keepdims)
   local computed = promote.computed(promote.to_float(x.dtype))
-  local squares = elementwise.to_reduce(caller, { x }, expression.f.SQUARE(expression.input(1)), computed)
+  local squares = elementwise.to_reduce(caller, { x }, SQUARED, computed)
   return words.sum(squares, axes, keepdims)
 end
 
 -- The mean in the dtype in which it is computed, in whose range the sum is, too.
 local function wide_mean(x, axes, keepdims)
   local computed = promote.computed(promote.to_float(x.dtype))
-  if not promote.is_float(x.dtype) then x = elementwise.to_reduce("np.mean", { x }, expression.input(1), computed) end
+  if not promote.is_float(x.dtype) then x = elementwise.to_reduce("np.mean", { x }, ITSELF, computed) end
   local sum = reduce_axes("np.sum", C.SHARDRT_SUM, x, axes, keepdims, computed, spread)
   return elementwise.words.divide(sum, count_of(x, axes))
 end
@@ -183,8 +189,7 @@ end
 ---@return shardrt.Array
 function reduce.moments(caller, x, axes, keepdims)
   local mean = wide_mean(x, axes, true)
-  local distance = expression.input(1) - expression.input(2)
-  local squares = elementwise.to_reduce(caller, { x, mean }, expression.f.SQUARE(distance), mean.dtype)
+  local squares = elementwise.to_reduce(caller, { x, mean }, DISTANCE_SQUARED, mean.dtype)
   return mean, wide_mean(squares, axes, keepdims)
 end
 
@@ -214,6 +219,11 @@ local function others(x, axes)
   return words.prod(nonzero, axes, true) * w.where(is_zero, of_zero, of_others)
 end
 
+local function by_others(dy, _, entry)
+  local x, axes = entry.inputs[1], entry.given
+  return { elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) }
+end
+
 --- The product over axes. Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
 ---@param axis (integer|integer[])?
@@ -223,21 +233,24 @@ function words.prod(x, axis, keepdims)
   local caller = "np.prod"
   x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
-  return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
-    and function(dy) return { elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) } end or nil)
+  return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype),
+    promote.is_float(x.dtype) and by_others or nil)
 end
 
 -- The elements that are the largest share the gradient equally, as in JAX.
+local function shared(dy, _, entry)
+  local x, axes = entry.inputs[1], entry.given
+  local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(entry.out, x, axes)), x.dtype)
+  return { at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true)) }
+end
+
 local function extreme(name, op)
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
     x = dispatch.array(caller, x)
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
-    return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, _, entry)
-      local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(entry.out, x, axes)), x.dtype)
-      return { at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true)) }
-    end or nil)
+    return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and shared or nil)
   end
 end
 extreme("max", C.SHARDRT_MAX)
@@ -285,8 +298,7 @@ local function largest_of(x, axes)
 end
 
 local function exp_shifted(caller, x, largest, is_kept)
-  local root = expression.f.EXP(expression.input(1) - expression.input(2))
-  return elementwise.to_reduce(caller, { x, largest }, root, x.dtype, is_kept)
+  return elementwise.to_reduce(caller, { x, largest }, EXP_SHIFTED, x.dtype, is_kept)
 end
 
 --- log_softmax is x less two arrays, along axes: its largest, and the logarithm of the sum of exp(x - largest).
@@ -321,9 +333,7 @@ function words.log_softmax(x, axis)
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
   local largest, log = reduce.log_sum(caller, x, axes)
-  local i = expression.input
-  local out = elementwise.run(caller, { x, largest, log }, i(1) - i(2) - i(3), x.dtype)
-  return out
+  return elementwise.run(caller, { x, largest, log }, SHIFTED_TWICE, x.dtype)
 end
 
 --- The variance over axes: the mean of the squared distance from the mean.

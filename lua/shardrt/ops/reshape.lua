@@ -68,6 +68,9 @@ function words.reshape(x, to)
   return dispatch.done(caller, out, operands, reshaped_back)
 end
 
+-- The gradient's axes back in their order, which is given.
+local function transposed_back(dy, _, entry) return { words.transpose(dy, entry.given) } end
+
 --- The axes in another order: dimension d of the result is dimension axes[d + 1] of x. Left out: the other way round.
 ---@param x shardrt.Operand
 ---@param axes integer[]?
@@ -90,8 +93,7 @@ function words.transpose(x, axes)
   end
   local out = dispatch.result(caller, at, made, x.dtype, sizes)
   dispatch.compute(caller, out, C.shardrt_transpose, x.handle, ffi.new("int32_t[?]", ndim + 1, order), out.handle)
-  return dispatch.done(caller, out, { x }, function(dy) return { words.transpose(dy, back) } end,
-    table.concat(order, " "))
+  return dispatch.done(caller, out, { x }, transposed_back, table.concat(order, " "), back)
 end
 
 --- The array with a dimension of size 1 more, before which `axis` others stand.

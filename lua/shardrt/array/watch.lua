@@ -1,0 +1,25 @@
+-- Who is told of what happens to arrays' handles: ops/recording.lua, which stands above whoever tells, puts its own
+-- functions here.
+
+require("shardrt.base.error").own()
+
+local watch = {}
+
+--- A new handle, without data.
+---@param handle ffi.cdata* # shardrt_array *
+function watch.made(handle) local _ = handle end
+
+--- A new handle with another's data.
+---@param from ffi.cdata*
+---@param handle ffi.cdata*
+function watch.shared(from, handle) local _, _ = from, handle end
+
+--- What C is called with, before that is done.
+---@param call ffi.cdata*|function
+---@param ... any
+function watch.called(call, ...) local _, _ = call, ... end
+
+--- Somebody looks at an array's elements.
+function watch.looked() end
+
+return watch
