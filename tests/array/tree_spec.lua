@@ -3,7 +3,7 @@
 local mpi = require "tests.support.mpi"
 local np = require "shardrt.numpy"
 local shardrt = require "shardrt"
-local ndarray, P, tree = shardrt.ndarray, shardrt.P, shardrt.tree
+local ndarray, optimizer, P, tree = shardrt.ndarray, shardrt.optimizer, shardrt.P, shardrt.tree
 
 local refused = require("tests.support.expect").refused
 
@@ -42,6 +42,19 @@ describe("shardrt.tree", function()
     refused('tree.map: tree 2 has 7 at "w", where the first has a table', tree.map, print, { w = { 1 } }, { w = 7 })
     refused('tree.map: tree 2 has 7 at "[1]", where the first has a table', tree.map, print, { { 1 } }, { 7 })
     refused("tree.leaves: tables within tables, more than 100 deep", tree.leaves, cyclic)
+    local holds_itself, device = { w = params.b }, shardrt.devices()[1]
+    holds_itself.b = holds_itself
+    for caller, word in pairs {
+      ["tree.map"] = function() tree.map(print, cyclic) end,
+      device_put = function() shardrt.device_put(holds_itself, device) end,
+      device_get = function() shardrt.device_get(holds_itself) end,
+      value_and_grad = function() shardrt.value_and_grad(print)(holds_itself) end,
+      ["optimizer.adam"] = function() optimizer.adam {}:init(holds_itself) end,
+      ["optimizer.sgd"] = function() optimizer.sgd { learning_rate = 1 }:update(holds_itself, holds_itself, {}) end,
+      ["optimizer.clip_by_global_norm"] = function() optimizer.clip_by_global_norm(holds_itself, 1) end,
+    } do
+      refused(caller .. ": tables within tables, more than 100 deep: a table most likely holds itself", word)
+    end
     refused("tree.reduce: the tree has no leaves", tree.reduce, print, {})
     refused("a tree of arrays has names and numbers as keys, not a boolean", tree.leaves, { [true] = 1 })
   end)

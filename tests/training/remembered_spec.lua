@@ -78,7 +78,7 @@ local WORDS = {
 local OTHERS = {
   function(x, _, n) return np.cumsum(x, n % 2) end,
   function(x, y, n) return np.concatenate({ np.slice(x, { { 0, n % N } }), np.slice(y, { { n % N, N } }) }, 0) end,
-  function(x, _, n) return np.take(x, np.array({ n, 0, 1, 1, 2, 3, n, 7 }, "int32"), n % 2) end,
+  function(x, _, n) return np.take(x, np.array({ n % N, 0, 1, 1, 2, 3, n % N, 7 }, "int32"), n % 2) end,
 }
 
 -- A function of parameters and of an array beside them: steps of those words, each of what is there.
@@ -312,6 +312,8 @@ describe("an update by a recorded program", function()
     assert.truthy(problem:find("has names and numbers as keys", 1, true), problem)
     local holds_itself = { w = params.w }
     holds_itself.b = holds_itself
-    assert.is_false((pcall(sgd.update, sgd, holds_itself, holds_itself, {})))
+    local refused, why = pcall(sgd.update, sgd, holds_itself, holds_itself, {})
+    assert.is_false(refused)
+    assert.truthy(why:find("more than 100 deep: a table most likely holds itself", 1, true), why)
   end)
 end)

@@ -84,10 +84,11 @@ local function put_leaf(caller, value, to)
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
-local function put_tree(caller, value, to, path)
+local function put_tree(caller, value, to, path, depth)
   if not tree.is(caller, value) then
     return put_leaf(path == "" and caller or caller .. " of " .. path:gsub("^%.", ""), value, to)
   end
+  tree.check_depth(caller, depth)
   local one = sharding.is(to) or device.is(to) or type(to) == "number"
   if not one and (type(to) ~= "table" or class.is(to)) then sharding.of(caller, to) end
   if not one then
@@ -103,7 +104,7 @@ local function put_tree(caller, value, to, path)
     if not one and rawget(to, key) == nil then
       fail("%s: the tree of values has %s, for which the tree of shardings has none", caller, below)
     end
-    made[key] = put_tree(caller, value[key], one and to or to[key], below)
+    made[key] = put_tree(caller, value[key], one and to or to[key], below, depth + 1)
   end
   return made
 end
@@ -116,7 +117,7 @@ end
 ---@param to shardrt.Sharding|shardrt.Device|integer|table # a device may be given by its id
 ---@return shardrt.Array|table
 function words.device_put(value, to)
-  return put_tree("device_put", value, to, "")
+  return put_tree("device_put", value, to, "", 1)
 end
 
 --- The value of an array, as a host array. The whole of it must be in this process (see process_allgather). Also of a

@@ -12,6 +12,15 @@ local tree = {}
 
 local DEEPEST = 100 -- tables within tables; beyond it, a table most likely holds itself
 
+--- Refuses a tree that goes too deep: to go on would end in a stack overflow, and Debian 12's LuaJIT may then crash.
+---@param caller string
+---@param depth integer # of a table: 1 at the top
+function tree.check_depth(caller, depth)
+  if depth > DEEPEST then
+    fail("%s: tables within tables, more than %d deep: a table most likely holds itself", caller, DEEPEST)
+  end
+end
+
 --- Whether a table is a tree: it has a name among its keys, or an array somewhere inside. Else it is one nested list of
 --- numbers.
 ---@param caller string
@@ -21,7 +30,7 @@ local DEEPEST = 100 -- tables within tables; beyond it, a table most likely hold
 function tree.is(caller, value, depth)
   if type(value) ~= "table" or class.is(value) then return false end
   depth = depth or 1
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
+  tree.check_depth(caller, depth)
   for key, entry in sorted_pairs.next, value do -- in any order: most end at the first
     if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or tree.is(caller, entry, depth + 1) then
       return true
@@ -67,7 +76,7 @@ function tree.branch(path, key) return path .. (type(key) == "number" and "[" ..
 ---@return table<string, {value: any, tree: table, key: string|integer}>
 function tree.leaves(caller, value, takes, path, made, depth)
   path, made, depth = path or "", made or {}, depth or 1
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
+  tree.check_depth(caller, depth)
   for key, entry in pairs(value) do
     if type(key) == "string" and key:find("\0", 1, true)
       or type(key) ~= "string" and not list.is_whole(key, -2 ^ 53) then
@@ -91,13 +100,15 @@ end
 ---@param value any
 ---@param f fun(leaf: any, path: string): any
 ---@param path string? # of the value
+---@param depth integer? # of the value
 ---@return any
-function tree.map(caller, value, f, path)
-  path = path or ""
+function tree.map(caller, value, f, path, depth)
+  path, depth = path or "", depth or 1
   if not tree.is(caller, value) then return f(value, path) end
+  tree.check_depth(caller, depth)
   local made = {}
   for _, key in ipairs(tree.keys(caller, value)) do
-    made[key] = tree.map(caller, value[key], f, tree.branch(path, key))
+    made[key] = tree.map(caller, value[key], f, tree.branch(path, key), depth + 1)
   end
   return made
 end

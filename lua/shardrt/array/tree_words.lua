@@ -11,18 +11,12 @@ fail.own()
 local words = {}
 local tree_words = { words = words }
 
-local DEEPEST = 100 -- tables within tables; beyond it, a table most likely holds itself
-
 local function is_branch(value) return type(value) == "table" and not class.is(value) and list.is_plain(value) end
 
 local function check_function(caller, f)
   if type(f) ~= "function" then
     fail("%s: the first argument is %s; it is a function, and the tree comes behind it", caller, list.show(f))
   end
-end
-
-local function check_depth(caller, depth)
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
 end
 
 local function check_branch(caller, value, i, path)
@@ -56,7 +50,7 @@ end
 
 local function map(caller, f, value, others, n, path, depth)
   if not is_branch(value) then return (f(value, unpack(others, 1, n))) end
-  check_depth(caller, depth)
+  tree.check_depth(caller, depth)
   local made = {}
   for i = 1, n do check_branch(caller, others[i], i, path) end
   check_no_more(caller, value, others, n, path)
@@ -81,7 +75,7 @@ local function gather(caller, value, into, depth)
     into[#into + 1] = value
     return into
   end
-  check_depth(caller, depth)
+  tree.check_depth(caller, depth)
   for _, key in ipairs(tree.keys(caller, value)) do gather(caller, value[key], into, depth + 1) end
   return into
 end

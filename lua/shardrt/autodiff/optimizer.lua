@@ -87,13 +87,14 @@ local function laid_out_like(caller, x, parameter)
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
-local function map(caller, count, apply, first, ...)
+local function map_at(caller, depth, count, apply, first, ...)
   local others, n, made = { ... }, select("#", ...), {}
   if not tree.is(caller, first) then
     local x = dispatch.array(caller, first, "a parameter")
     for i = 1, n do others[i] = laid_out_like(caller, dispatch.array(caller, others[i], "a gradient or state"), x) end
     return apply(x, unpack(others, 1, n))
   end
+  tree.check_depth(caller, depth)
   for i = 1, count do made[i] = {} end
   for i = 1, n do
     local is_tree = type(others[i]) == "table" and not array.is(others[i])
@@ -112,11 +113,13 @@ local function map(caller, count, apply, first, ...)
       end
       below[i] = other[key]
     end
-    local results = { map(caller, count, apply, first[key], unpack(below)) }
+    local results = { map_at(caller, depth + 1, count, apply, first[key], unpack(below)) }
     for i = 1, count do made[i][key] = results[i] end
   end
   return unpack(made, 1, count)
 end
+
+local function map(caller, count, apply, ...) return map_at(caller, 1, count, apply, ...) end
 
 -- How many updates came before: a state's `step` as a Lua number. This process made most of them, and knows.
 local counts = setmetatable({}, { __mode = "k" })
@@ -225,12 +228,13 @@ local ORDER = "update takes (params, gradients, state), in this order (optax: gr
   .. "the new parameters and state; optimizer:init(params) gives the first state"
 
 -- Whether a tree has leaves, and all of them came out of `grad` as they are.
-local function is_of_gradients(caller, value)
+local function is_of_gradients(caller, value, depth)
   if array.is(value) then return array.is_gradient(value) end
   if not tree.is(caller, value) then return false end
+  tree.check_depth(caller, depth)
   local keys = tree.keys(caller, value)
   for _, key in ipairs(keys) do
-    if not is_of_gradients(caller, value[key]) then return false end
+    if not is_of_gradients(caller, value[key], depth + 1) then return false end
   end
   return #keys > 0
 end
@@ -246,7 +250,7 @@ local function check_order(caller, keeps, params, grads, state)
   if #keeps == 0 and tree.is(caller, state) then
     fail("%s: the state holds arrays, and that of sgd has none; %s", caller, ORDER)
   end
-  if is_of_gradients(caller, params) and not is_of_gradients(caller, grads) then
+  if is_of_gradients(caller, params, 1) and not is_of_gradients(caller, grads, 1) then
     fail("%s: the parameters are what `grad` gave, and the gradients are not; %s. (Parameters that are meant to be "
       .. "gradients are given as x + 0.)", caller, ORDER)
   end
