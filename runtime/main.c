@@ -14,6 +14,7 @@
 #include "comm/transport/lone_process.h"
 #include "command_line.h"
 #include "library/sigbus.h"
+#include "lua/crash.h"
 #include "lua/state.h"
 #include "run.h"
 #include "shardrt.h"
@@ -210,6 +211,7 @@ int main(int argc, char **argv) {
     shardrt_job_abort(p.job, EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&p);
   if (L == NULL) shardrt_job_abort(p.job, 1, shardrt_error_message());
+  lua_crash_watch(info);
   const char *message = run_program(L, &p);
   if (message != NULL) shardrt_job_abort(p.job, 1, message);
   leave(&p, L);

@@ -51,6 +51,19 @@ describe("an error", function()
     assert.equal(1, times(said, "\n"), result.output)
   end)
 
+  -- Debian 12's LuaJIT crashes where a finalizer finds no room; a newer one says "stack overflow".
+  it("of a function that calls itself without end is told as that, or as the crash that LuaJIT makes of it", function()
+    local result = run [[
+      local np = require "shardrt.numpy"
+      local function endless(x) return endless(x * 2) + x end
+      if me == 2 then endless(np.ones { 4 }) end
+      meet "the others wait here"
+    ]]
+    assert.is_true(result.status ~= 0)
+    local is_told = result.stderr:find("shardrt: process 2 of 4: .-stack overflow")
+    assert.truthy(is_told, result.output)
+  end)
+
   it("in one process ends the others, which compute", function()
     local result = run [[
       if me == 0 then error "out of luck" end

@@ -178,7 +178,7 @@ describe("the rooms", function()
     ["library/sigbus"] = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/stop_request"] = true,
     ["comm/transport/mpi"] = true, ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true,
     ["comm/transport/alone"] = true, ["comm/transport/launcher"] = true,
-    ["system/signal_undo"] = true,
+    ["system/signal_undo"] = true, ["lua/crash"] = true,
   }
 
   it("never print and never exit", function()
