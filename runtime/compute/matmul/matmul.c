@@ -24,11 +24,12 @@
 enum {
   TILE = 2 << 20,       /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
   TILE_ADDED = 1 << 18, /* the same where parts are added up: a tile stays in the cache from one to the next */
-  TILE_LEAST = 1 << 16, /* elements of a tile that is smaller only so that there are */
+  TILE_LEAST = 1 << 16, /* elements of a tile that is smaller only so that there are, */
+  LEAST_WORK = 3 << 19, /* or as many as take so many products of two numbers, if these are fewer */
   TILES = 16,           /* so many in all, for as many threads */
   WORTH = 1 << 20,      /* products of two numbers that are worth a task */
   CONVERT = 64 << 10,   /* elements whose conversion is */
-  LEAST_SIDE = 64       /* of a tile, but for the last ones */
+  LEAST_SIDE = 32       /* of a tile, but for the last ones */
 };
 
 /* An operand or the result, in the dtype in which it is computed: where it lies, or a copy. */
@@ -149,7 +150,9 @@ static int64_t largest_tile(const struct product *self, int64_t depth) {
   const double block = (double)self->out.elements, own = elements_of(out) / (double)array_processes(out);
   const double share = (own < block ? block : own) * (double)depth / TILES;
   const int64_t most = adds_terms(self) ? TILE_ADDED : TILE;
-  return (share < TILE_LEAST ? TILE_LEAST : share > (double)most ? most : (int64_t)share) / depth;
+  const double enough = depth == 1 ? (double)LEAST_WORK / (double)self->k : TILE_LEAST;
+  const double least = enough < TILE_LEAST ? enough : TILE_LEAST;
+  return (int64_t)(share < least ? least : share > (double)most ? (double)most : share) / depth;
 }
 
 static void cut(struct product *self) {
