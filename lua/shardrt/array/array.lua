@@ -179,6 +179,8 @@ end
 ---@field size integer # elements
 ---@field like ffi.cdata* # shardrt_array *, without buffers
 ---@field ones shardrt.Array? # one of it, for gradients
+---@field plans table? # of words (array/plans.lua)
+---@field plan_count integer?
 
 local MOST_FORMS = 1024 -- of a sharding; then they are found anew, as where every batch has a shape of its own
 

@@ -21,6 +21,7 @@ local delay = {}
 -- more; how many results wait for each other at most; steps of one pass; elements of a result that waits, as fewer stay
 -- in the processor's cache.
 local LIGHT, DEEPEST, MOST, LEAST = 12, 8, 48, 16384
+delay.LEAST = LEAST
 
 -- What a step takes, where that is not 1. What tests a condition gives 1 or 0 in any dtype, as a bool does.
 local WEIGHT = { CONSTANT = 0, INPUT = 0, DIV = 3, SQRT = 3, RSQRT = 3, RECIPROCAL = 3 }

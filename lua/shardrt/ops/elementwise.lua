@@ -12,6 +12,7 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
+local plans = require "shardrt.array.plans"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
@@ -337,6 +338,48 @@ local function operands_of(caller, values, n)
   return arrays, nodes, common, promote.compared(dtypes, common)
 end
 
+-- ---- again ----
+
+---@class shardrt.elementwise.plan
+---@field at shardrt.common_mesh
+---@field form shardrt.array.form # the result's
+---@field root shardrt.Node
+---@field steps ffi.cdata* # its program
+---@field nsteps integer
+---@field computed integer # the dtype of the steps
+
+local handles = Arrays(3)
+
+-- Remembers what a word of small arrays came to that lie as they are needed.
+local function remember(caller, a, b, n, arrays, root, out, computed)
+  local form, k = array.is_made(out) and array.form(out), 0
+  if not form or form.size >= delay.LEAST or #arrays > n then return end
+  for i = 1, n do
+    local value = i == 1 and a or b
+    if type(value) ~= "number" then
+      k = k + 1
+      if not rawequal(arrays[k], value) then return end
+    end
+  end
+  local order, used_root = expression.used(root)
+  local at = common_mesh.of(caller, arrays)
+  if not layout_of(caller, at, arrays).lie or not rawequal(used_root, root) or #order ~= #arrays then return end
+  local steps, nsteps = expression.program(root, #arrays)
+  plans.keep(caller, { at = at, form = form, root = root, steps = steps, nsteps = nsteps,
+    computed = dtype.named(caller, promote.computed(computed)).code }, a, b)
+end
+
+local function again(caller, plan, a, b)
+  local out = dispatch.result_of(caller, plan.at, plan.form)
+  local arrays = type(a) == "number" and { b } or type(b) == "table" and { a, b } or { a }
+  local n = #arrays
+  handles[0], handles[1] = arrays[1].handle, n == 2 and arrays[2].handle or nil
+  dispatch.compute(caller, out, C.shardrt_elementwise, plan.steps, plan.nsteps, plan.computed, n, handles, out.handle)
+  return dispatch.done(caller, out, arrays, gradient, plan.root)
+end
+
+-- ---- the words ----
+
 -- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
 -- bools it is refused; "whole": the same, but of bools int32; "float"; "bool". `check` may refuse values.
 local function define(name, n, as, build, check)
@@ -344,6 +387,9 @@ local function define(name, n, as, build, check)
   words[name] = function(...)
     local given = select("#", ...)
     if given ~= n then fail("%s: it takes %d operand%s, and got %d", caller, n, n == 1 and "" or "s", given) end
+    local a, b = ...
+    local plan = plans.of(caller, a, b)
+    if plan then return again(caller, plan, a, b) end
     local arrays, nodes, common, compared = operands_of(caller, { ... }, n)
     if check then check(caller, common, ...) end
     if common == "bool" and as == "number" then
@@ -351,8 +397,11 @@ local function define(name, n, as, build, check)
     end
     if as == "float" then common = promote.to_float(common) end
     if as == "whole" and common == "bool" then common = "int32" end
-    if as == "bool" then return elementwise.run(caller, arrays, root_of(nodes), "bool", compared) end
-    return elementwise.run(caller, arrays, root_of(nodes), common, common)
+    local root, of_out = root_of(nodes), common
+    if as == "bool" then of_out, common = "bool", compared end
+    local out = elementwise.run(caller, arrays, root, of_out, common)
+    if plan == false and not dispatch.is_planning() then remember(caller, a, b, n, arrays, root, out, common) end
+    return out
   end
 end
 

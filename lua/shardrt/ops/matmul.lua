@@ -9,6 +9,7 @@ local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local plans = require "shardrt.array.plans"
 local precision = require "shardrt.ops.precision"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
@@ -66,8 +67,6 @@ end
 ---@field plan table # what propagate.matmul gives
 ---@field full_a integer[] # as the rules see the left operand, with all batch dimensions
 ---@field full_b integer[]
----@field lie boolean? # whether the operands have that dtype and lie as they are needed, and the product is no sum
----@field form shardrt.array.form? # the product's, then
 
 local function worked_out(caller, at, a, b, transpose_a, transpose_b)
   local ndim = math.max(a.ndim, b.ndim)
@@ -94,6 +93,11 @@ local DETAIL = {
   [true] = { [true] = "transposed by transposed ", [false] = "transposed " },
   [false] = { [true] = "by transposed ", [false] = "" },
 }
+
+local WORDS = {} -- for plans, by these
+for _, of_a in pairs(DETAIL) do
+  for _, detail in pairs(of_a) do WORDS[detail] = "product " .. detail end
+end
 
 local gradient_of
 
@@ -123,7 +127,7 @@ local function laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accu
     for _, each in ipairs(moved) do array.drop(each) end
   end, wanted)
   if #plan.partial == 0 and not wanted and rawequal(x, a) and rawequal(y, b) then
-    layout.lie, layout.form = true, array.form(out)
+    plans.keep(WORDS[DETAIL[transpose_a][transpose_b]], { at = at, form = array.form(out) }, a, b)
   end
   return name ~= common and elementwise.words.astype(out, common) or out
 end
@@ -138,18 +142,19 @@ end
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
 function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
-  local operands = { a, b }
-  local at, detail = common_mesh.of(caller, operands), DETAIL[transpose_a][transpose_b]
-  local known = common_mesh.known(at, "product " .. detail, operands)
-  known.layout = known.layout or worked_out(caller, at, a, b, transpose_a, transpose_b)
-  local layout = known.layout ---@type shardrt.matmul.layout
+  local operands, detail = { a, b }, DETAIL[transpose_a][transpose_b]
   local out ---@type shardrt.Array
+  local word = WORDS[detail]
+  local plan = not wanted and plans.of(word, a, b)
   if accuracy ~= "float32" then detail = detail .. "in " .. accuracy end
-  if layout.lie and not wanted then
-    out = dispatch.result_of(caller, at, layout.form)
-    if not dispatch.is_planning() then compute(caller, a, b, transpose_a, transpose_b, accuracy, out) end
+  if plan then
+    out = dispatch.result_of(caller, plan.at, plan.form)
+    compute(caller, a, b, transpose_a, transpose_b, accuracy, out)
   else
-    out = laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
+    local at = common_mesh.of(caller, operands)
+    local known = common_mesh.known(at, word, operands)
+    known.layout = known.layout or worked_out(caller, at, a, b, transpose_a, transpose_b)
+    out = laid_out(caller, at, known.layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
   end
   return dispatch.done(caller, out, operands, gradient_of(detail, transpose_a, transpose_b, accuracy), detail)
 end
