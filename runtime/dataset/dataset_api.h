@@ -243,8 +243,10 @@ int64_t shardrt_source_count(const shardrt_source *source);                     
 int32_t shardrt_source_field_count(const shardrt_source *source);                       /* of each sample */
 const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field); /* borrowed; NULL: none */
 /* How many bytes of one sample a reader of `inner`, a box within it, takes from the storage; 0 for a field that is
- * computed. */
+ * computed, and where that shows only when the sample is read. */
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+/* Whether nothing of a field is read: a sample's number, its place in a packed row. */
+bool shardrt_source_is_computed(const shardrt_source *source, int32_t field);
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
 /* One sample of any field, also of one whose samples differ in shape: `shape` (room for SHARDRT_MAX_NDIM) is this

@@ -187,7 +187,8 @@ int source_refuse_ragged(const shardrt_field *field) {
   return error_set(
       SHARDRT_EINVAL,
       "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
-      "do (pad, crop, resize, a decoder before these), or source:pack, or %s%s%s = false to leave it out%s",
+      "do (pad, crop, resize, a decoder before these), or source:pack, or source:map { %s%s%s = false } to leave it "
+      "out%s",
       field->name, open, field->name, close, one);
 }
 
@@ -357,6 +358,10 @@ size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_b
 
 int source_prune(const shardrt_source *source, int32_t field, const struct condition *condition, struct pruned *out) {
   return source->format->prune != NULL ? source->format->prune(source, field, condition, out) : SHARDRT_OK;
+}
+
+bool shardrt_source_is_computed(const shardrt_source *source, int32_t field) {
+  return source->format->is_computed != NULL && source->format->is_computed(source, field);
 }
 
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {

@@ -76,6 +76,8 @@ struct source_format {
                  const shardrt_box *inner, struct extents *out);
   /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+  /* As shardrt_source_is_computed; NULL: no field is. */
+  bool (*is_computed)(const shardrt_source *source, int32_t field);
   /* Of a source that is stored in blocks, each decoded, decompressed or fetched as a whole: how many there are, and
    * which samples each holds. Blocks ascend, without gaps; one may be empty. Pure, lock-free, O(log blocks) or better.
    * NULL: each sample is a block of its own. */

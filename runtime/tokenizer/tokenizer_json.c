@@ -424,10 +424,11 @@ static int read_file(struct json_file *f, const struct json_reader *file) {
   int code = find_members(file, m);
   if (code < 0) return code;
   if (!m[MODEL].found) return json_malformed(file, "a tokenizer.json, with \"model\"");
-  code = read_model(f, &m[MODEL].at);
-  if (code == SHARDRT_OK && m[NORMALIZER].found) code = take_normalizer(f, &m[NORMALIZER].at, 0);
+  /* First what says whose tokenizer it is: what its model lacks follows from that. */
+  if (m[NORMALIZER].found) code = take_normalizer(f, &m[NORMALIZER].at, 0);
   if (code == SHARDRT_OK && m[PRE_TOKENIZER].found) code = take_pre_tokenizer(f, &m[PRE_TOKENIZER].at, 0);
   if (code == SHARDRT_OK && !f->byte_level) code = unsupported(file, "a pre_tokenizer without", "ByteLevel");
+  if (code == SHARDRT_OK) code = read_model(f, &m[MODEL].at);
   if (code == SHARDRT_OK && m[ADDED].found) code = json_list_read(&m[ADDED].at, "added tokens", take_added, f);
   return code;
 }

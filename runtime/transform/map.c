@@ -84,6 +84,11 @@ static size_t map_bytes(const shardrt_source *source, int32_t field, const shard
   return source_bytes(m->head.bases[0], chain->field, &needed);
 }
 
+static bool map_is_computed(const shardrt_source *source, int32_t field) {
+  const struct map *m = (const struct map *)source;
+  return shardrt_source_is_computed(m->head.bases[0], m->chains[field].field);
+}
+
 static int64_t map_block_count(const shardrt_source *source) {
   return source_block_count(source->bases[0]);
 }
@@ -122,6 +127,7 @@ static const struct source_format map_format = {
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
+    .is_computed = map_is_computed,
     .block_count = map_block_count,
     .block = map_block,
     .prune = map_prune,

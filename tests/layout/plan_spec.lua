@@ -1,6 +1,7 @@
 -- long: 20 s
 -- `shardrt plan`: what every process of a job would read, without the job.
 
+local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
 local RECIPE = [[
@@ -55,6 +56,23 @@ describe("shardrt plan", function()
       "device 4: [8:12, 0:3, :]", "device 5: [8:12, 3:6, :]",
       "label: reads [8:12]: 4 rows, 32 bytes in a step; 24 rows, 192 bytes in an epoch",
       "device 5: [8:12], replica 1", "id: computed, not read: [8:12]")
+  end)
+
+  it("tells what is read of samples that have lengths of their own", function()
+    local folder = mpi.folder()
+    files.write(folder, "texts.jsonl", ('{"text": "a text", "n": 1}\n'):rep(100))
+    local text = plan({ "--processes", 1, "--devices", 2 }, { recipe = [[
+      local shardrt = require "shardrt"
+      local T = shardrt.transform
+      local fields = { text = "bytes", n = "int32" }
+      local texts = shardrt.source.jsonl("]] .. folder .. [[/texts.jsonl", { fields = fields }):enumerate "id"
+      local rows = shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "data" }), shardrt.P "data")
+      local padded = texts:map { text = { T.pad { size = { 9 } } } }
+      for _ in shardrt.loader { source = padded, batch_size = 10, sharding = rows } do end
+    ]] })
+    has(text, "text: reads [:, :]: 10 rows in a step; 100 rows in an epoch, of which each has a length of its own",
+      "n: reads [:]: 10 rows, 40 bytes in a step; 100 rows, 400 bytes in an epoch", "id: computed, not read: [:]")
+    mpi.remove(folder)
   end)
 
   it("counts the padded last batch as what is read of it", function()

@@ -412,6 +412,10 @@ describe('shuffle = "blocks" in a job', function()
     local told = said:match "shuffle = true over 40 blocks [^\n]*"
     assert.truthy(told and told:find("decodes about 80 of them in all processes together", 1, true), said)
     assert.is_nil(said:match("shuffle = true over .*shuffle = true over"))
+    -- One process that keeps all blocks decodes each once, in any order.
+    _, decoded, _, said = run({ 1, 8 }, { steps = 1e6, batch_size = 64, shuffle = true })
+    assert.equal(BLOCKS, decoded)
+    assert.is_nil(said:find("shuffle = true over", 1, true), said)
     local recipe = files.write(folder, "plan.lua", ([[
 local shardrt = require "shardrt"
 shardrt.loader { source = shardrt.source.zarr { id = %q, x = %q }, shuffle = "blocks", window = %d, batch_size = 64,

@@ -622,7 +622,8 @@ describe("a loader's words", function()
     for name, key in pairs { t = "t", ["a.b"] = '["a.b"]', ["2"] = '["2"]' } do
       local ragged = shardrt.source.ragged { [name] = { ndarray.zeros { 2 }, ndarray.zeros { 3 } } }
       refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) },
-        ('loader: the field "%s" differs in shape'):format(name), ("or %s = false to leave it out"):format(key))
+        ('loader: the field "%s" differs in shape'):format(name),
+        ("or source:map { %s = false } to leave it out"):format(key))
     end
   end)
 

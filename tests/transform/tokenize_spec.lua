@@ -106,6 +106,12 @@ describe("tokenize", function()
     end
     changed('"type":"BPE"', '"type":"Unigram"', 'the model "Unigram" is not supported')
     changed('"type":"ByteLevel"', '"type":"Metaspace"', 'the pre-tokenizer "Metaspace"')
+    -- A tokenizer of words has no bytes in its vocabulary, either.
+    local words = '{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE", "unk_token": "?", "vocab": '
+      .. '{"?": 0, "a": 1}, "merges": []}}'
+    refused('the pre-tokenizer "Whitespace" is not supported', function()
+      T.tokenize { file = files.write(folder, "words.json", words) }
+    end)
     changed('"normalizer":null', '"normalizer":{"type":"Lowercase"}', 'the normalizer "Lowercase"')
     changed("{1,3}", "{1,4}", "the expression")
     changed('"behavior":"Isolated"', '"behavior":"Removed"', 'the behavior "Removed"')

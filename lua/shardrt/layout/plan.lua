@@ -28,7 +28,9 @@ end
 ---@field sharding shardrt.Sharding? # nil: a host array that is saved
 ---@field load shardrt.Sharding? # of a loader's field: how it is read, where that is not how it is handed out
 ---@field moves shardrt.ReshardPlan? # and how it gets from there to its place
----@field sample_bytes (fun(box: ffi.cdata*): number)? # of a loader's field: what one row of a box costs to read
+---@field sample_bytes (fun(box: ffi.cdata*): number)? # of a loader's field: what one row of a box costs to read; 0: it
+---shows when the row is read
+---@field is_computed boolean? # of a loader's field: nothing of it is read
 
 ---@class shardrt.plan.entry
 ---@field where string # the recipe's line

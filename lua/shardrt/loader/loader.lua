@@ -113,6 +113,7 @@ local function parts_of(self, names)
       sharding = self.sharding[name], load = load,
       moves = load and reshard.words.reshard_plan(sizes, field.dtype, load, self.sharding[name]),
       sample_bytes = function(box) return tonumber(C.shardrt_source_bytes(self.source, i - 1, box)) end,
+      is_computed = C.shardrt_source_is_computed(self.source, i - 1),
     }
   end
   if self.sharding.mask then

@@ -95,10 +95,12 @@ function order_cost.tell(loader)
   local full = order_cost.of(loader, true, nil, 1)
   if not full.decoded then return end
   if loader.shuffle == true then
+    local by_blocks = order_cost.of(loader, "blocks", window, 1)
     told[where] = true
+    if full.blocks <= by_blocks.blocks then return end -- as where all blocks are kept, or there is one
     collective.notice('%s: shuffle = true over %s blocks that are decoded whole: an epoch decodes about %s of them in '
       .. 'all processes together; shuffle = "blocks" decodes about %s', where, with_commas(blocks),
-      with_commas(full.blocks), with_commas(order_cost.of(loader, "blocks", window, 1).blocks))
+      with_commas(full.blocks), with_commas(by_blocks.blocks))
   elseif full.kept < math.min(window, blocks) / current.info.process_count then
     told[where] = true
     collective.notice('%s: window = %s, and a process keeps about %s blocks decoded: a smaller window decodes fewer',

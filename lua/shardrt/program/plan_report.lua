@@ -235,8 +235,11 @@ local function print_read(write, loader, part, name, process)
   local ranges = ranges_text(part, reads == "per_device" and boxes or join_boxes(boxes))
   if #boxes == 0 then
     write("    %sreads nothing", name)
-  elseif step.bytes == 0 and step.rows > 0 then
+  elseif part.is_computed then
     write("    %scomputed, not read: %s", name, ranges)
+  elseif step.bytes == 0 and step.rows > 0 then
+    write("    %sreads %s: %s in a step; %s in an epoch, of which each has a length of its own", name, ranges,
+      count_text(step.rows, "row"), count_text(epoch.rows, "row"))
   else
     write("    %sreads %s: %s; %s", name, ranges, cost_text(step, "a step"), cost_text(epoch, "an epoch"))
   end

@@ -219,6 +219,11 @@ static size_t pack_bytes(const shardrt_source *source, int32_t field, const shar
   return source_bytes(base_of(p), p->from[field], &whole);
 }
 
+static bool pack_is_computed(const shardrt_source *source, int32_t field) {
+  const struct pack *p = (const struct pack *)source;
+  return field >= p->npacked + p->nkept || shardrt_source_is_computed(base_of(p), p->from[field]);
+}
+
 static int64_t pack_block_count(const shardrt_source *source) {
   const struct pack *p = (const struct pack *)source;
   return p->packing.block_rows != NULL ? p->packing.nblocks : source->count;
@@ -246,6 +251,7 @@ static const struct source_format pack_format = {
     .fingerprint = pack_fingerprint,
     .selection_hash = pack_selection_hash,
     .bytes = pack_bytes,
+    .is_computed = pack_is_computed,
     .block_count = pack_block_count,
     .block = pack_block,
     .close = pack_close,

@@ -172,6 +172,11 @@ size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box
   return most;
 }
 
+bool view_is_computed(const shardrt_source *source, int32_t field) {
+  const struct view *self = (const struct view *)source;
+  return field >= self->shared || shardrt_source_is_computed(source->bases[0], base_field(self, 0, field));
+}
+
 int64_t view_block_count(const shardrt_source *source) {
   return source_stands_alone(source->bases[0]) ? source->count : source_block_count(source->bases[0]);
 }

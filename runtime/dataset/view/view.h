@@ -31,7 +31,7 @@ int32_t view_find_field(const shardrt_source *source, const char *name);
  * with view_close. */
 #define VIEW_FUNCTIONS                                                                                                 \
   .gather = view_gather, .extents = view_extents, .value = view_value, .find = view_find,                              \
-  .error_context = view_error_context, .number = view_number, .bytes = view_bytes
+  .error_context = view_error_context, .number = view_number, .bytes = view_bytes, .is_computed = view_is_computed
 
 int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, void *dst);
@@ -43,6 +43,7 @@ const void *view_find(const shardrt_source *source, int32_t field, int64_t sampl
 int view_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code);
 int64_t view_number(const shardrt_source *source, int64_t sample);
 size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+bool view_is_computed(const shardrt_source *source, int32_t field);
 void view_close(shardrt_source *source);
 
 /* Which sample of a view is the first that is not before sample `number` of its base. */
