@@ -57,6 +57,8 @@ describe("threads", function()
   shared_case("help with a product of one block, and with arrays of one value", function()
     local x = shardrt.device_put(ndarray.full({ 1024, 1024 }, 0.5, "float32"), 0)
     assert.is_true(helped(function() np.dot(x, x) end) > 0.2)
+    local small = shardrt.device_put(ndarray.full({ 256, 256 }, 0.5, "float32"), 0)
+    assert.is_true(helped(function() for _ = 1, 20 do np.dot(small, small) end end) > 0.2)
     assert.is_true(helped(function() np.full({ 2 ^ 24 }, 3, "float32") end) > 0.2)
     assert.is_true(helped(function() np.zeros({ 2 ^ 24 }, "float32") end) > 0.2)
   end)
@@ -134,5 +136,28 @@ describe("numbers that count", function()
     local straight = least(function() for _ = 1, 50 do C.shardrt_iota(3, 2, 0, out) end end)
     local repeated = least(function() for _ = 1, 50 do C.shardrt_iota(3, 2, 1, halves) end end)
     assert.is_true(straight < 0.7 * repeated, ("%.6f s, by repetition %.6f s"):format(straight, repeated))
+  end)
+end)
+
+describe("products", function()
+  -- Whole numbers, of which float32 holds every sum: each element is k times its row's and its column's.
+  it("of all small sizes are right wherever they are cut", function()
+    local function ascending(n, period, sizes)
+      local host = ndarray.zeros({ n }, "float32")
+      for i = 0, n - 1 do host.data[i] = i % period + 1 end
+      return np.reshape(shardrt.device_put(host, 0), sizes)
+    end
+    local lengths = { 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 100, 128, 129, 784 }
+    for _, k in ipairs { 64, 784, 2048 } do
+      local ones = shardrt.device_put(ndarray.full({ 1, k }, 1, "float32"), 0)
+      for _, m in ipairs(lengths) do
+        local a = ascending(m, 7, { m, 1 }) * ones
+        for _, n in ipairs(lengths) do
+          local b = np.reshape(ones, { k, 1 }) * ascending(n, 5, { 1, n })
+          local expected = (ascending(m, 7, { m, 1 }) * ascending(n, 5, { 1, n })) * k
+          assert.is_true(np.all(np.equal(expected, np.dot(a, b))):item(), ("%d x %d x %d"):format(m, k, n))
+        end
+      end
+    end
   end)
 end)

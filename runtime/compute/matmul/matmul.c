@@ -22,14 +22,15 @@
 #include "platform/accelerator.h"
 
 enum {
-  TILE = 2 << 20,       /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
-  TILE_ADDED = 1 << 18, /* the same where parts are added up: a tile stays in the cache from one to the next */
-  TILE_LEAST = 1 << 16, /* elements of a tile that is smaller only so that there are, */
-  LEAST_WORK = 3 << 19, /* or as many as take so many products of two numbers, if these are fewer */
-  TILES = 16,           /* so many in all, for as many threads */
-  WORTH = 1 << 20,      /* products of two numbers that are worth a task */
-  CONVERT = 64 << 10,   /* elements whose conversion is */
-  LEAST_SIDE = 32       /* of a tile, but for the last ones */
+  TILE = 2 << 20,        /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
+  TILE_ADDED = 1 << 18,  /* the same where parts are added up: a tile stays in the cache from one to the next */
+  TILE_LEAST = 1 << 16,  /* elements of a tile that is smaller only so that there are */
+  TILES = 16,            /* so many in all, for as many threads */
+  WORTH = 1 << 20,       /* products of two numbers that are worth a task */
+  CONVERT = 64 << 10,    /* elements whose conversion is */
+  LEAST_SIDE = 64,       /* of a tile, but for the last ones */
+  HALF_SIDE = 16,        /* of a half is a multiple of it */
+  WORTH_HALVES = 3 << 20 /* products of two numbers that are worth two tiles, where that is all the process computes */
 };
 
 /* An operand or the result, in the dtype in which it is computed: where it lies, or a copy. */
@@ -150,9 +151,18 @@ static int64_t largest_tile(const struct product *self, int64_t depth) {
   const double block = (double)self->out.elements, own = elements_of(out) / (double)array_processes(out);
   const double share = (own < block ? block : own) * (double)depth / TILES;
   const int64_t most = adds_terms(self) ? TILE_ADDED : TILE;
-  const double enough = depth == 1 ? (double)LEAST_WORK / (double)self->k : TILE_LEAST;
-  const double least = enough < TILE_LEAST ? enough : TILE_LEAST;
-  return (int64_t)(share < least ? least : share > (double)most ? (double)most : share) / depth;
+  return (share < TILE_LEAST ? TILE_LEAST : share > (double)most ? most : (int64_t)share) / depth;
+}
+
+/* Into two tiles, where one would leave all threads but one idle. (As small ones as a large product has would cost more
+ * of OpenBLAS's speed than they gain.) */
+static void cut_in_two(struct product *self) {
+  const double own = elements_of(self->out.array) / (double)array_processes(self->out.array);
+  const bool is_all = own <= (double)self->out.elements && self->batches == 1;
+  if (!is_all || self->m == 1 || self->n == 1 || self->m * self->n <= WORTH_HALVES / self->k) return;
+  int64_t *side = self->m > self->n ? &self->tile_m : &self->tile_n;
+  const int64_t half = ((*side + 1) / 2 + HALF_SIDE - 1) / HALF_SIDE * HALF_SIDE;
+  if (half < *side) *side = half;
 }
 
 static void cut(struct product *self) {
@@ -165,6 +175,7 @@ static void cut(struct product *self) {
     else
       self->tile_n = half_of(self->tile_n);
   }
+  if (self->tile_m == self->m && self->tile_n == self->n) cut_in_two(self);
   self->tiles_m = (self->m - 1) / self->tile_m + 1;
   self->tiles_n = (self->n - 1) / self->tile_n + 1;
   const int64_t work = self->m * self->n > WORTH / self->k ? WORTH : self->m * self->n * self->k;
