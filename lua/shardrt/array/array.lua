@@ -94,7 +94,7 @@ function fields.handle(inside, x)
   if inside.late then
     make_now(x, inside)
   elseif inside.finish then -- which goes on waiting where that fails
-    inside.handle = inside.finish(inside.sharding).handle
+    inside.handle = inside.finish(inside.sharding, nil, true).handle
     inside.finish = nil
   end
   return inside.handle
@@ -181,6 +181,9 @@ end
 ---@field ones shardrt.Array? # one of it, for gradients
 ---@field plans table? # of words (array/plans.lua)
 ---@field plan_count integer?
+---@field once table? # operands of words that came once
+---@field once_count integer?
+---@field among {count: integer, plan_count: integer} # the forms of its sharding
 
 local MOST_FORMS = 1024 -- of a sharding; then they are found anew, as where every batch has a shape of its own
 
@@ -194,7 +197,7 @@ function array.form(x)
   local name = inside.unplaced and "unplaced_forms" or "forms"
   local forms = of[name]
   if not forms or forms.count >= MOST_FORMS then
-    forms = { count = 0 }
+    forms = { count = 0, plan_count = 0 }
     of[name] = forms
   end
   local key = x.dtype .. " " .. table.concat(sizes, " ")
@@ -202,7 +205,7 @@ function array.form(x)
   if not form then
     local like = new_handle("an array", inside.sharding, dtype.named("array", x.dtype), sizes)
     form = { sharding = inside.sharding, unplaced = inside.unplaced, dtype = x.dtype, shape = sizes,
-      ndim = #sizes, size = shape.elements(sizes), like = like }
+      ndim = #sizes, size = shape.elements(sizes), like = like, among = forms }
     forms[key], forms.count = form, forms.count + 1
   end
   inside.form = form
@@ -254,7 +257,7 @@ function array.sizes(x) return known_shape(class.inside(x), x) end
 ---@param to shardrt.Sharding
 ---@param name string # its dtype
 ---@param sizes integer[]
----@param finish fun(to: shardrt.Sharding, what: string?): shardrt.Array # each time an array of its own
+---@param finish fun(to: shardrt.Sharding, what: string?, is_last: true?): shardrt.Array # each time an array of its own
 ---@return shardrt.Array
 function array.pending(to, name, sizes, finish)
   return class.new(Array, {

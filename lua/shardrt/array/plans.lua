@@ -7,7 +7,9 @@ require("shardrt.base.error").own()
 
 local plans = {}
 
-local MOST = 64 -- plans of a form; then they are made anew, as where a number changes from step to step
+-- Plans of a form, and of all forms of a sharding, which are many where shapes change; operands of a form that came
+-- once, as numbers do that change from step to step: only what comes again is kept.
+local MOST, ALL, ONCE = 64, 2048, 64
 
 -- What stands for an operand: the form of an array that has its data, or a number; nil: neither, or no key of a table.
 local function key_of(value)
@@ -27,6 +29,25 @@ local function place_of(word, a, b)
   return type(of_b) == "table" and of_b or nil, of_a, word -- no word is called as a number
 end
 
+local function found(tables, first, second)
+  local below = tables and tables[first]
+  return below and below[second]
+end
+
+local function put(tables, first, second, value)
+  tables[first] = tables[first] or {}
+  tables[first][second] = value
+end
+
+-- Whether these came before; they have, from now on.
+local function has_come(form, first, second)
+  if found(form.once, first, second) then return true end
+  if not form.once or form.once_count >= ONCE then form.once, form.once_count = {}, 0 end
+  put(form.once, first, second, true)
+  form.once_count = form.once_count + 1
+  return false
+end
+
 --- The plan of a word of one or two operands.
 ---@param word string
 ---@param a any # the operands, of which the second may be left out
@@ -35,22 +56,26 @@ end
 function plans.of(word, a, b)
   local form, first, second = place_of(word, a, b)
   if not form or current.info.planning ~= 0 then return nil end
-  local found = form.plans and form.plans[first]
-  return found and found[second] or false
+  return found(form.plans, first, second) or false
 end
 
---- Remembers one, where `of` said false. A form lives as long as its mesh: what the plan holds, and the other operand,
---- must be of that one. They are where all operands lie as they are needed.
+--- Remembers one of operands that came before, where `of` said false. A form lives as long as its mesh: what the plan
+--- holds, and the other operand, must be of that one. They are where all operands lie as they are needed.
 ---@param word string
 ---@param plan table
 ---@param a any
 ---@param b any
 function plans.keep(word, plan, a, b)
   local form, first, second = place_of(word, a, b)
-  if not form then return end
-  if not form.plans or form.plan_count >= MOST then form.plans, form.plan_count = {}, 0 end
-  form.plans[first] = form.plans[first] or {}
-  form.plans[first][second], form.plan_count = plan, form.plan_count + 1
+  if not form or not has_come(form, first, second) then return end
+  local all = form.among
+  if not form.plans or form.plan_count >= MOST then
+    all.plan_count = all.plan_count - (form.plan_count or 0)
+    form.plans, form.plan_count = {}, 0
+  end
+  if all.plan_count >= ALL then return end
+  put(form.plans, first, second, plan)
+  form.plan_count, all.plan_count = form.plan_count + 1, all.plan_count + 1
 end
 
 return plans

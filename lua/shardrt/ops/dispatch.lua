@@ -475,8 +475,7 @@ function dispatch.partial(caller, o, compute, wanted)
   local parts = linked and device_parts(caller, o, part_dim_axes, part_sizes, compute)
     or own_parts(caller, o, part_dim_axes, part_sizes, split, compute)
   local made -- once it was summed
-  local function finish(to, asked)
-    local who = asked or caller
+  local function sum(to, who)
     if made then return dispatch.move(who, made, to) end
     if array.is_gone(parts) then fail("%s: adding up failed before, and what was added up is gone with it", who) end
     local goal
@@ -495,9 +494,15 @@ function dispatch.partial(caller, o, compute, wanted)
     made = dispatch.alias(who, made, at, dim_axes, o.sizes)
     return dispatch.move(who, made, to)
   end
-  if wanted then return finish(wanted) end
+  -- Compiled code may keep this function: where it is not called any more, it refers to no array.
+  local function finish(to, asked, is_last)
+    local out = sum(to, asked or caller)
+    if is_last then made, o = nil, nil end
+    return out
+  end
+  if wanted then return finish(wanted, nil, true) end
   local own = common_mesh.sharding(at, dim_axes)
-  if not tape.is_within() then return finish(own) end
+  if not tape.is_within() then return finish(own, nil, true) end
   return array.pending(own, o.dtype, o.sizes, finish)
 end
 

@@ -106,7 +106,7 @@ local function compute(caller, x, y, transpose_a, transpose_b, accuracy, out)
     precision.code(accuracy), out.handle)
 end
 
--- The product where operands have to be brought, or parts to be summed. Notes where neither is so.
+-- The product where operands have to be brought, or parts to be summed; and whether neither is so.
 local function laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
   local common, plan = layout.common, layout.plan
   local moved = {} -- which nobody else has
@@ -126,10 +126,9 @@ local function laid_out(caller, at, layout, a, b, transpose_a, transpose_b, accu
     compute(caller, x, y, transpose_a, transpose_b, accuracy, parts)
     for _, each in ipairs(moved) do array.drop(each) end
   end, wanted)
-  if #plan.partial == 0 and not wanted and rawequal(x, a) and rawequal(y, b) then
-    plans.keep(WORDS[DETAIL[transpose_a][transpose_b]], { at = at, form = array.form(out) }, a, b)
-  end
-  return name ~= common and elementwise.words.astype(out, common) or out
+  local lie = #plan.partial == 0 and not wanted and rawequal(x, a) and rawequal(y, b)
+  x, y = nil, nil -- of the function above, which compiled code may keep
+  return name ~= common and elementwise.words.astype(out, common) or out, lie
 end
 
 --- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
@@ -142,10 +141,13 @@ end
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
 function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
+  if array.late(a) then local _ = a.handle end -- the product reads it at once; a sum may come in another layout
+  if array.late(b) then local _ = b.handle end
   local operands, detail = { a, b }, DETAIL[transpose_a][transpose_b]
   local out ---@type shardrt.Array
   local word = WORDS[detail]
-  local plan = not wanted and plans.of(word, a, b)
+  local plan -- nil: there is none for a layout that was asked for
+  if not wanted then plan = plans.of(word, a, b) end
   if accuracy ~= "float32" then detail = detail .. "in " .. accuracy end
   if plan then
     out = dispatch.result_of(caller, plan.at, plan.form)
@@ -154,7 +156,9 @@ function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
     local at = common_mesh.of(caller, operands)
     local known = common_mesh.known(at, word, operands)
     known.layout = known.layout or worked_out(caller, at, a, b, transpose_a, transpose_b)
-    out = laid_out(caller, at, known.layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
+    local lie
+    out, lie = laid_out(caller, at, known.layout, a, b, transpose_a, transpose_b, accuracy, detail, wanted)
+    if plan == false and lie then plans.keep(word, { at = at, form = array.form(out) }, a, b) end
   end
   return dispatch.done(caller, out, operands, gradient_of(detail, transpose_a, transpose_b, accuracy), detail)
 end

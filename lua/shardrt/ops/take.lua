@@ -132,6 +132,7 @@ function take.scatter(name, dy, indices, along, sizes)
   }, function(parts)
     dispatch.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
   end)
+  from, by = nil, nil -- of the function above, which compiled code may keep
   return dispatch.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end, detail)
 end
 
