@@ -65,11 +65,12 @@ void lua_crash_watch(const shardrt_job_info *info) {
     snprintf(who, sizeof who, "process %d of %d: ", info->process_index, info->process_count);
   snprintf(
       crash.line, sizeof crash.line,
-      "shardrt: %sLuaJIT crashed (SIGSEGV). Most likely a function of the recipe calls itself without end: of that, "
-      "this version of LuaJIT does not always make the error \"stack overflow\"\n",
+      "shardrt: %sLuaJIT crashed (SIGSEGV). Most likely a function of the recipe calls itself without end, of which "
+      "this version of LuaJIT does not always make the error \"stack overflow\"; or the recipe reads or writes by a "
+      "pointer of the FFI's that leads nowhere\n",
       who);
   dl_iterate_phdr(crash_add_ranges, NULL);
-  struct sigaction action = {.sa_sigaction = crash_signal, .sa_flags = SA_SIGINFO};
+  struct sigaction action = {.sa_sigaction = crash_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   sigemptyset(&action.sa_mask);
   sigaction(SIGSEGV, &action, &crash.before);
 }

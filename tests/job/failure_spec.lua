@@ -64,6 +64,16 @@ describe("an error", function()
     assert.truthy(is_told, result.output)
   end)
 
+  it("of a pointer that leads nowhere is told as LuaJIT's crash", function()
+    local result = run [[
+      jit.off()
+      if me == 2 then print(ffi.cast("int *", 16)[0]) end
+      meet "the others wait here"
+    ]]
+    assert.is_true(result.status ~= 0)
+    contains(result.stderr, "shardrt: process 2 of 4: LuaJIT crashed (SIGSEGV)", "a pointer of the FFI's")
+  end)
+
   it("in one process ends the others, which compute", function()
     local result = run [[
       if me == 0 then error "out of luck" end

@@ -84,6 +84,7 @@ local function laid_out(caller, op, at, layout, operands, detail, out_dtype)
     op = op, at = at, partial = layout.partial, dtype = part_dtype, dim_axes = layout.dim_axes,
     sizes = layout.sizes, inputs = operands, detail = detail,
   }, function(parts) compute(caller, op, operands[1], layout, parts) end)
+  operands = nil -- of the function above, which compiled code may keep
   if #layout.partial == 0 then layout.form = array.form(out) end
   return part_dtype ~= out_dtype and elementwise.words.astype(out, out_dtype) or out
 end
@@ -312,6 +313,34 @@ function reduce.log_sum(caller, x, axes)
   return largest, elementwise.words.log(words.sum(exp_shifted(caller, x, largest), axes, true))
 end
 
+local LONGEST = 131072 -- elements of a row that C takes in one pass
+
+-- Whether C takes the rows while they are in the cache: of the last dimension, where nobody cuts it.
+local function is_one_pass(caller, x, axes)
+  local n = array.sizes(x)[x.ndim]
+  if #axes ~= 1 or axes[1] ~= x.ndim - 1 or n == 0 or n > LONGEST or not dispatch.is_on_host() then return false end
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  return not common_mesh.is_cut(at, dim_axes, { x.ndim })
+end
+
+local function one_pass(caller, x, is_log, vjp)
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  local out = dispatch.result(caller, at, dim_axes, x.dtype, array.sizes(x))
+  if not dispatch.is_planning() then
+    dispatch.compute(caller, out, C.shardrt_softmax, x.handle, is_log, out.handle)
+  end
+  return dispatch.done(caller, out, { x }, vjp, "in one pass")
+end
+
+local function of_softmax(dy, _, entry)
+  local y = entry.out
+  return { y * (dy - words.sum(y * dy, -1, true)) }
+end
+
+local function of_log_softmax(dy, _, entry)
+  return { dy - elementwise.words.exp(entry.out) * words.sum(dy, -1, true) }
+end
+
 --- exp(x) over its sum along the axes.
 ---@param x shardrt.Operand
 ---@param axis (integer|integer[])? # -1, the last
@@ -320,6 +349,7 @@ function words.softmax(x, axis)
   local caller = "np.softmax"
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
+  if is_one_pass(caller, x, axes) then return one_pass(caller, x, 0, of_softmax) end
   local e = exp_shifted(caller, x, largest_of(x, axes), true)
   return e / words.sum(e, axes, true)
 end
@@ -332,6 +362,7 @@ function words.log_softmax(x, axis)
   local caller = "np.log_softmax"
   x = float_operand(caller, x)
   local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
+  if is_one_pass(caller, x, axes) then return one_pass(caller, x, 1, of_log_softmax) end
   local largest, log = reduce.log_sum(caller, x, axes)
   return elementwise.run(caller, { x, largest, log }, SHIFTED_TWICE, x.dtype)
 end

@@ -237,7 +237,7 @@ local function print_read(write, loader, part, name, process)
     write("    %sreads nothing", name)
   elseif part.is_computed then
     write("    %scomputed, not read: %s", name, ranges)
-  elseif step.bytes == 0 and step.rows > 0 then
+  elseif step.bytes == 0 and shape.elements(part.shape) > 0 then
     write("    %sreads %s: %s in a step; %s in an epoch, of which each has a length of its own", name, ranges,
       count_text(step.rows, "row"), count_text(epoch.rows, "row"))
   else

@@ -36,6 +36,11 @@ int shardrt_reduce_elements(int32_t op, const shardrt_step *steps, int32_t nstep
                             shardrt_array *const *in, shardrt_array *x, int32_t stores, int32_t naxes,
                             const int32_t *axes, shardrt_array *out);
 
+/* Along the last dimension exp(x) over its sum; `is_log`: the logarithm of that. x and out are alike, floats. The
+ * largest of a row is taken from it first. On the host only. The bits are those of shardrt_reduce and
+ * shardrt_elementwise, step by step, each rounded to x's dtype, for rows of up to 131,072 elements. */
+int shardrt_softmax(const shardrt_array *x, int32_t is_log, shardrt_array *out);
+
 /* Along an axis the sums of each element and those before it; `backward`: and those behind it. out has x's shape and
  * dtype, not bool. float16 and bfloat16 are added in float32, whole numbers wrap. */
 int shardrt_cumsum(const shardrt_array *x, int32_t axis, int32_t backward, shardrt_array *out);

@@ -174,7 +174,10 @@ size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box
 
 bool view_is_computed(const shardrt_source *source, int32_t field) {
   const struct view *self = (const struct view *)source;
-  return field >= self->shared || shardrt_source_is_computed(source->bases[0], base_field(self, 0, field));
+  bool all = true;
+  for (int32_t b = 0; field < self->shared && b < source->nbases; b++)
+    all = all && shardrt_source_is_computed(source->bases[b], base_field(self, b, field));
+  return all;
 }
 
 int64_t view_block_count(const shardrt_source *source) {
