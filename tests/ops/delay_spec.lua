@@ -116,6 +116,19 @@ describe("Elementwise words that wait", function()
     end
   end)
 
+  -- To compute `last` computes `later`, which computes `test` and drops what that had brought: `last` was to read it.
+  case("are computed where an operand that waits computes another one first", function()
+    local x = operands_of(random.key(4), "bfloat16")
+    local function chosen()
+      local difference = x[6] - x[1]
+      local test, other = np.less_equal(x[4], difference), np.less_equal(difference, difference)
+      local later = np.greater(np.astype(test, "float32"), np.astype(other, "float32"))
+      return other, np.where(test, x[4], later)
+    end
+    local together, apart = { tape.within(chosen) }, { alone(tape.within, chosen) }
+    for i = 1, 2 do assert.is_true(bytes_of(apart[i]) == bytes_of(together[i])) end
+  end)
+
   random_cases("have the same bits in the pass of a reduction, and the same gradients", 6, function(from, draw)
     local operands = operands_of(random.key(from), ({ "float32", "bfloat16" })[draw(2)])
     for k = 1, 3 do

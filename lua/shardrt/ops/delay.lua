@@ -127,6 +127,20 @@ local function waits(operands)
   return false
 end
 
+-- The expression of a result that waits, with what waits in it, and operands that wait no more. To compute one of these
+-- may compute what was to be in this pass, and drop what that read: so the expression is made anew then.
+local function ready(late)
+  local root, operands = late.root, late.operands
+  while waits(operands) do
+    root, operands = whole(late)
+    if not waits(operands) then break end
+    for i = 1, #operands do local _ = operands[i].handle end
+    operands = late.operands
+    root = late.root
+  end
+  return root, operands
+end
+
 -- The program, how many steps it has, and the operands for C.
 local function prepared(root, operands)
   local n = #operands
@@ -146,8 +160,7 @@ local function compute_now(caller, out, root, operands, own, computed)
 end
 
 local function compute(out, late)
-  local root, operands = late.root, late.operands
-  if waits(operands) then root, operands = whole(late) end
+  local root, operands = ready(late)
   compute_now(late.caller, out, root, operands, late.own, late.computed)
 end
 
@@ -165,8 +178,7 @@ function delay.reduce(caller, op, x, count, axes, out)
   if not late or op == C.SHARDRT_ARGMAX or op == C.SHARDRT_ARGMIN or not dispatch.is_on_host() then return false end
   local is_last = late.is_single and not late.is_taped
   local stores = late.weight > LIGHT and not is_last
-  local root, operands = late.root, late.operands
-  if waits(operands) then root, operands = whole(late) end
+  local root, operands = ready(late)
   local steps, nsteps, handles = prepared(root, operands)
   dispatch.compute(caller, out, C.shardrt_reduce_elements, op, steps, nsteps, dtype.named(caller, late.computed).code,
     #operands, handles, late.handle, stores and 1 or 0, count, axes, out.handle)
