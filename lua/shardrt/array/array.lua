@@ -183,7 +183,8 @@ end
 ---@field plan_count integer?
 ---@field once table? # operands of words that came once
 ---@field once_count integer?
----@field among {count: integer, plan_count: integer} # the forms of its sharding
+---@field generation integer? # of its plans: others than that of `among` are gone
+---@field among {count: integer, plan_count: integer, generation: integer} # the forms of its sharding
 
 local MOST_FORMS = 1024 -- of a sharding; then they are found anew, as where every batch has a shape of its own
 
@@ -197,7 +198,7 @@ function array.form(x)
   local name = inside.unplaced and "unplaced_forms" or "forms"
   local forms = of[name]
   if not forms or forms.count >= MOST_FORMS then
-    forms = { count = 0, plan_count = 0 }
+    forms = { count = 0, plan_count = 0, generation = 0 }
     of[name] = forms
   end
   local key = x.dtype .. " " .. table.concat(sizes, " ")

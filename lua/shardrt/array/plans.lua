@@ -56,7 +56,7 @@ end
 function plans.of(word, a, b)
   local form, first, second = place_of(word, a, b)
   if not form or current.info.planning ~= 0 then return nil end
-  return found(form.plans, first, second) or false
+  return form.generation == form.among.generation and found(form.plans, first, second) or false
 end
 
 --- Remembers one of operands that came before, where `of` said false. A form lives as long as its mesh: what the plan
@@ -69,11 +69,12 @@ function plans.keep(word, plan, a, b)
   local form, first, second = place_of(word, a, b)
   if not form or not has_come(form, first, second) then return end
   local all = form.among
-  if not form.plans or form.plan_count >= MOST then
-    all.plan_count = all.plan_count - (form.plan_count or 0)
+  if all.plan_count >= ALL then all.generation, all.plan_count = all.generation + 1, 0 end -- all are made anew
+  if form.generation ~= all.generation then form.plans, form.plan_count, form.generation = {}, 0, all.generation end
+  if form.plan_count >= MOST then
+    all.plan_count = all.plan_count - form.plan_count
     form.plans, form.plan_count = {}, 0
   end
-  if all.plan_count >= ALL then return end
   put(form.plans, first, second, plan)
   form.plan_count, all.plan_count = form.plan_count + 1, all.plan_count + 1
 end

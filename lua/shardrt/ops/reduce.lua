@@ -313,12 +313,14 @@ function reduce.log_sum(caller, x, axes)
   return largest, elementwise.words.log(words.sum(exp_shifted(caller, x, largest), axes, true))
 end
 
-local LONGEST = 131072 -- elements of a row that C takes in one pass
+-- Elements of a row that C takes in one pass, which many short rows take longer in.
+local SHORTEST, LONGEST = 128, 131072
 
 -- Whether C takes the rows while they are in the cache: of the last dimension, where nobody cuts it.
 local function is_one_pass(caller, x, axes)
   local n = array.sizes(x)[x.ndim]
   if #axes ~= 1 or axes[1] ~= x.ndim - 1 or n == 0 or n > LONGEST or not dispatch.is_on_host() then return false end
+  if n < SHORTEST and x.size >= delay.LEAST then return false end
   local at, dim_axes = common_mesh.of_one(caller, x)
   return not common_mesh.is_cut(at, dim_axes, { x.ndim })
 end
@@ -337,8 +339,9 @@ local function of_softmax(dy, _, entry)
   return { y * (dy - words.sum(y * dy, -1, true)) }
 end
 
+-- By softmax, as exp of a result of 16 bits has too few digits.
 local function of_log_softmax(dy, _, entry)
-  return { dy - elementwise.words.exp(entry.out) * words.sum(dy, -1, true) }
+  return { dy - words.softmax(entry.inputs[1], -1) * words.sum(dy, -1, true) }
 end
 
 --- exp(x) over its sum along the axes.
