@@ -66,12 +66,12 @@ describe("softmax in one pass", function()
 
   it("is not taken where the rows are cut, or along other axes: there the numbers are the same", function()
     local x = random_of(8, 64, "float32", over())
+    -- A sum in another order: its logarithm, which may be near 0, differs by some of float32's last digits at 1.
+    local function is_near(a, b) return np.allclose(np.asarray(a), np.asarray(b), 1e-5, 1e-6, true) end
     for _, word in pairs { np.softmax, np.log_softmax } do
       local expected = shardrt.process_allgather(word(x))
-      local cut = shardrt.process_allgather(word(shardrt.device_put(x, over("a", "b"))))
-      assert.is_true(np.allclose(np.asarray(expected), np.asarray(cut), nil, nil, true))
-      local turned = shardrt.process_allgather(np.transpose(word(np.transpose(x), 0)))
-      assert.is_true(np.allclose(np.asarray(expected), np.asarray(turned), nil, nil, true))
+      assert.is_true(is_near(expected, shardrt.process_allgather(word(shardrt.device_put(x, over("a", "b"))))))
+      assert.is_true(is_near(expected, shardrt.process_allgather(np.transpose(word(np.transpose(x), 0)))))
       assert.equal(0, word(np.zeros { 3, 0 }).size)
     end
   end)
