@@ -18,6 +18,8 @@ The path says how: /FAULT[-TIMES][-NUMBER]/…/FILE. Each part of a file fails t
   dated     without ETag; as RFC 9110 says of If-Modified-Since, an older file is not modified
   unnamed   without ETag and Last-Modified
   late      answers after NUMBER ms; `in_flight` has how many it was answering at once, at most
+  together  answers requests for what is not the file's first part only when NUMBER of them are there at once, or were,
+            or after half a minute; `in_flight` has how many were, at most
   encoded   says that the body is compressed
   endless   sends the whole file, in chunks, without saying how long it is
   plain     does nothing wrong
@@ -37,6 +39,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FOLDER, WORK = sys.argv[1:3]
 lock = threading.Lock()
+more_came = threading.Condition(lock)
 asked = {}
 flying = [0, 0]  # requests that are being answered late; the most
 
@@ -47,15 +50,16 @@ def count(key):
         return asked[key]
 
 
-def answer_late(milliseconds):
+def wait_late(wait):
+    """Counts this request among those that are being answered late, while wait() lasts; the lock is held for it."""
     with lock:
         flying[0] += 1
         if flying[0] > flying[1]:
             flying[1] = flying[0]
             with open(os.path.join(WORK, "in_flight"), "w") as file:
                 file.write(str(flying[1]))
-    time.sleep(milliseconds / 1000)
-    with lock:
+        more_came.notify_all()
+        wait()
         flying[0] -= 1
 
 
@@ -101,8 +105,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(404)
         with open(path, "rb") as file:
             data = file.read()
+        wanted = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
         if fault == "late":
-            answer_late(int(number))
+            wait_late(lambda: more_came.wait_for(lambda: False, int(number) / 1000))
+        if fault == "together" and wanted and int(wanted[1]) > 0:
+            wait_late(lambda: more_came.wait_for(lambda: flying[1] >= int(number), 30))
         fails = times is None or count((self.path, self.headers.get("Range"))) <= times
         if fault in ("changed", "gone"):
             fails = count(self.path) > (times or 0)
@@ -131,7 +138,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(304)
             self.end_headers()
             return None
-        wanted = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
         if fault == "endless":
             return self.send_chunks(data)
         first, last = 0, len(data) - 1
