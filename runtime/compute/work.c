@@ -9,6 +9,10 @@
 #include "platform/accelerator.h"
 #include "system/machine.h"
 
+/* Of what the cores' own caches hold: so much is streamed. On a Xeon of the fifth generation, with 2 MiB for each core,
+ * a word of such a result took 0.5 to 0.8 of the time, and the next one that reads it no longer. */
+enum { STREAMED_PART = 4 };
+
 /* One for the process: results come and go on the main thread, and no two computations run at once. */
 static struct {
   struct team *team;
@@ -94,6 +98,26 @@ void work_shard_shape(const shardrt_array *array, int64_t *shape) {
 int64_t work_shard_elements(const shardrt_array *array) {
   if (shardrt_array_shard_count(array) == 0) return 0; /* this process owns none of its devices */
   return (int64_t)(shardrt_array_shard_bytes(array) / shardrt_dtype_size(shardrt_array_dtype(array)));
+}
+
+/* Bytes of an array's distinct blocks. */
+static size_t block_bytes(const shardrt_array *array) {
+  const int64_t count = shardrt_array_shard_count(array);
+  size_t bytes = 0;
+  for (int64_t i = work_block(array, 0); i < count; i = work_block(array, i + 1))
+    bytes += shardrt_array_shard_bytes(array);
+  return bytes;
+}
+
+bool work_streams(int32_t nout, shardrt_array *const *out) {
+  static size_t large;
+  if (large == 0) large = machine_cache() * (size_t)work_threads() / STREAMED_PART;
+  size_t most = 0, bytes = 0;
+  for (int32_t k = 0; k < nout; k++)
+    most += (size_t)shardrt_array_shard_count(out[k]) * shardrt_array_shard_bytes(out[k]);
+  if (most < large || accelerator_get() != NULL) return false; /* without a look at which shards are replicas */
+  for (int32_t k = 0; k < nout; k++) bytes += block_bytes(out[k]);
+  return bytes >= large;
 }
 
 static struct team *team_of(void) {

@@ -8,6 +8,7 @@
 #include "compute/work.h"
 #include "memory/convert.h"
 #include "memory/element.h"
+#include "system/cache_stream.h"
 
 /* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
 enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
@@ -15,10 +16,6 @@ enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
 static char *part_slot(const struct tiles_part *part, int32_t r) {
   const struct program *program = &part->self->program;
   return part->slots + (size_t)program->slot[r] * program->tile * program->lane;
-}
-
-static const char *part_operand(const struct tiles_part *part, int32_t k) {
-  return shardrt_buffer_data(shardrt_array_buffer(part->self->in[k], part->shard));
 }
 
 /* n times the same lane. */
@@ -48,7 +45,7 @@ static void set_fixed(struct tiles_part *part, size_t n) {
   const int32_t nin = program->nin;
   for (int32_t k = 0; k < nin; k++) {
     if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
-    convert_elements(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
+    convert_elements(part->self->operands[k].dtype, program->dtype, part->in[k], part_slot(part, k), 1);
     repeat_first(part_slot(part, k), program->lane, n);
     part->values[k] = part_slot(part, k);
   }
@@ -70,7 +67,7 @@ static void load_operand(struct tiles_part *part, int32_t k, int64_t first, size
   const struct operand *operand = &part->self->operands[k];
   const bool same = operand->dtype == program->dtype;
   char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
-  const void *found = operand_gather(operand, part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
+  const void *found = operand_gather(operand, part->in[k], first, (int64_t)n, same ? slot : part->raw);
   if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
   part->values[k] = same ? found : slot;
 }
@@ -89,9 +86,21 @@ static void load_operands(struct tiles_part *part, int32_t i, int64_t first, siz
 
 /* Where result k's elements from `first` on are to lie. */
 static char *part_result(const struct tiles_part *part, int32_t k, int64_t first) {
-  shardrt_array *out = part->self->out[k];
-  return (char *)shardrt_buffer_data(shardrt_array_buffer(out, part->shard)) +
-         (size_t)first * shardrt_dtype_size(shardrt_array_dtype(out));
+  return part->out[k] + (size_t)first * shardrt_dtype_size(shardrt_array_dtype(part->self->out[k]));
+}
+
+/* Result k of a tile, from its slot. */
+static void store_result(struct tiles_part *part, int32_t k, int64_t first, size_t n) {
+  const struct tiles *self = part->self;
+  const int32_t from = self->program.dtype, to = shardrt_array_dtype(self->out[k]);
+  const void *values = part->values[self->results[k]];
+  char *result = part_result(part, k, first);
+  if (!self->streams) {
+    convert_elements(from, to, values, result, n);
+    return;
+  }
+  if (from != to) convert_elements(from, to, values, part->raw, n);
+  cache_stream(result, from == to ? values : part->raw, n * shardrt_dtype_size(to));
 }
 
 static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
@@ -108,15 +117,16 @@ static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
     if (is_result) result++;
   }
   for (int32_t k = 0; self->stores && k < self->nout; k++)
-    if (!program->direct[self->results[k]])
-      convert_elements(program->dtype, shardrt_array_dtype(self->out[k]), part->values[self->results[k]],
-                       part_result(part, k, first), n);
+    if (!program->direct[self->results[k]]) store_result(part, k, first, n);
 }
 
 void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shard, int64_t n) {
   const int64_t tile = (int64_t)self->program.tile;
   part->self = self;
-  part->shard = shard;
+  for (int32_t k = 0; k < self->program.nin; k++)
+    part->in[k] = shardrt_buffer_data(shardrt_array_buffer(self->in[k], shard));
+  for (int32_t k = 0; self->stores && k < self->nout; k++)
+    part->out[k] = shardrt_buffer_data(shardrt_array_buffer(self->out[k], shard));
   part->raw = part->scratch;
   part->slots = part->scratch + self->program.raw;
   set_fixed(part, (size_t)(n < tile ? n : tile));
@@ -134,9 +144,9 @@ static void fetch_tile(const struct tiles_part *part, int64_t first, size_t n) {
   for (int32_t k = 0; k < program->nin; k++) {
     const struct operand *operand = &self->operands[k];
     if (program->first[k] >= 0 && operand_is_plain(operand))
-      fetch_begin(part_operand(part, k) + (size_t)first * operand->size, n * operand->size);
+      fetch_begin(part->in[k] + (size_t)first * operand->size, n * operand->size);
   }
-  for (int32_t k = 0; k < self->nout; k++)
+  for (int32_t k = 0; !self->streams && k < self->nout; k++)
     fetch_begin(part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
 }
 
@@ -144,21 +154,38 @@ static void fetch_tile(const struct tiles_part *part, int64_t first, size_t n) {
 static void move_elements(struct tiles_part *part, int64_t first, int64_t stop) {
   const struct operand *operand = part->self->operands;
   char *to = part_result(part, 0, first);
-  const void *found = operand_gather(operand, part_operand(part, 0), first, stop - first, to);
+  const void *found = operand_gather(operand, part->in[0], first, stop - first, to);
   if (found != to) memcpy(to, found, (size_t)(stop - first) * operand->size);
 }
 
-void tiles_store(struct tiles_part *part, int64_t first, int64_t stop) {
-  const int64_t tile = (int64_t)part->self->program.tile;
-  if (part->self->moves) {
-    move_elements(part, first, stop);
-    return;
+static void stream_elements(struct tiles_part *part, int64_t first, int64_t stop) {
+  const struct operand *operand = part->self->operands;
+  const int64_t most = (int64_t)(sizeof part->scratch / operand->size);
+  for (int64_t at = first, n; at < stop; at += n) {
+    n = stop - at < most ? stop - at : most;
+    cache_stream(part_result(part, 0, at), operand_gather(operand, part->in[0], at, n, part->scratch),
+                 (size_t)n * operand->size);
   }
+}
+
+static void run_tiles(struct tiles_part *part, int64_t first, int64_t stop) {
+  const int64_t tile = (int64_t)part->self->program.tile;
   for (int64_t at = first, next; at < stop; at = next) {
     next = stop - at < tile ? stop : at + tile;
     fetch_tile(part, next, (size_t)(stop - next < tile ? stop - next : tile));
     run_tile(part, at, (size_t)(next - at));
   }
+}
+
+void tiles_store(struct tiles_part *part, int64_t first, int64_t stop) {
+  const struct tiles *self = part->self;
+  if (!self->moves)
+    run_tiles(part, first, stop);
+  else if (self->streams)
+    stream_elements(part, first, stop);
+  else
+    move_elements(part, first, stop);
+  if (self->streams) cache_stream_end();
 }
 
 const void *tiles_read(struct tiles_part *part, int64_t first, int64_t stop, void *room) {
@@ -217,7 +244,9 @@ int tiles_set(struct tiles *self) {
   program_find_fixed(program);
   for (int32_t k = 0; k < self->nout; k++) {
     const int32_t r = self->results[k];
-    program->direct[r] = self->stores && shardrt_array_dtype(self->out[k]) == program->dtype && !program->fixed[r];
+    const bool same = shardrt_array_dtype(self->out[k]) == program->dtype;
+    program->direct[r] = self->stores && !self->streams && same && !program->fixed[r];
+    raw = raw || (self->streams && !same);
   }
   program_lay_out(program, self->results, self->nout, raw);
   self->moves = self->stores && only_moves(self);

@@ -14,14 +14,16 @@ struct tiles {
   int32_t nout;
   const int32_t *results; /* their registers, ascending */
   shardrt_array *const *out;
-  bool moves;  /* elements only: no dtype to compute in changes them */
-  bool stores; /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
+  bool moves;   /* elements only: no dtype to compute in changes them */
+  bool stores;  /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
+  bool streams; /* they are, and past the caches */
 };
 
 /* A block, or a part of it, on one thread. Where it lies only a pointer to it is needed. */
 struct tiles_part {
   const struct tiles *self;
-  int64_t shard;
+  const char *in[SHARDRT_MAX_REGISTERS]; /* the shard, of operands and results */
+  char *out[SHARDRT_MAX_REGISTERS];
   const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
   char *raw;
   char *slots;
@@ -31,12 +33,13 @@ struct tiles_part {
 /* Sets what the caller gives, and nothing else: most of it is room for operands, which takes as long to clear as small
  * arrays take to compute. */
 static inline void tiles_given(struct tiles *self, shardrt_array *const *in, int32_t nout, const int32_t *results,
-                               shardrt_array *const *out, bool stores) {
+                               shardrt_array *const *out, bool stores, bool streams) {
   self->in = in;
   self->nout = nout;
   self->results = results;
   self->out = out;
   self->stores = stores;
+  self->streams = streams;
 }
 
 /* How each operand comes to a tile, and what that takes, once all but `operands` is set, the program by program_set.

@@ -8,6 +8,7 @@
 #include "base/simd.h"
 #include "compute/work.h"
 #include "platform/accelerator.h"
+#include "system/cache_stream.h"
 
 enum { WORTH = 64 << 10 }; /* elements that are worth a task */
 
@@ -69,6 +70,7 @@ struct place_call {
   int64_t n;     /* elements of a block */
   int64_t total; /* of all blocks */
   run_loop *loop;
+  bool streams; /* past the caches */
 };
 
 /* Elements first … last - 1 of the loops, counted in their order. */
@@ -86,7 +88,9 @@ static void place_range(const struct place_call *self, const char *from, char *t
   }
   for (int64_t i = first; i < last;) {
     const int64_t left = place->extent[inner] - at[inner], n = left < last - i ? left : last - i;
-    if (ts == 1 && fs == 1)
+    if (ts == 1 && fs == 1 && self->streams && n * size >= CACHE_STREAM_LEAST)
+      cache_stream(to + t * size, from + f * size, (size_t)(n * size));
+    else if (ts == 1 && fs == 1)
       memcpy(to + t * size, from + f * size, (size_t)(n * size));
     else
       self->loop(to + t * size, ts, from + f * size, fs, n);
@@ -115,6 +119,7 @@ static void place_task(void *context, int64_t number) {
                 unique_blocks_data(self->blocks, self->out, block), first, first + n);
     at += n;
   }
+  if (self->streams) cache_stream_end();
 }
 
 static int place_on_devices(const char *what, const struct place *self, const struct unique_blocks *blocks,
@@ -143,6 +148,7 @@ int place_run(const char *what, const struct place *self, const struct unique_bl
   if (call.n == 0) return SHARDRT_OK;
   call.total = blocks->count * call.n;
   call.loop = run_for(call.bytes);
+  call.streams = work_streams(1, &out);
   work_spread(place_task, &call, (call.total + WORTH - 1) / WORTH);
   return SHARDRT_OK;
 }

@@ -13,6 +13,7 @@
 #include "compute/work.h"
 #include "memory/convert.h"
 #include "platform/accelerator.h"
+#include "system/cache_stream.h"
 
 enum {
   WORTH = 64 << 10, /* elements that are worth a task */
@@ -33,6 +34,7 @@ struct taking {
   char *room;                /* for lanes, where they are not elements: those of all blocks */
   const shardrt_array *base; /* on the way back: what is there before; NULL: zeros */
   bool sets;                 /* on the way back: the last one takes a place, none is added */
+  bool streams;              /* what is taken, past the caches */
   atomic_bool outside;       /* whether an index of its own was outside the axis, as it was taken */
 };
 
@@ -204,8 +206,12 @@ static void take_task(void *context, int64_t number) {
     const int64_t index = index_at(indices, dtype, row % self->count);
     assert(index >= -self->size && index < self->size);
     const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
-    memcpy(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
+    if (self->streams)
+      cache_stream(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
+    else
+      memcpy(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
   }
+  if (self->streams) cache_stream_end();
 }
 
 /* Indices that each outer one has of its own are looked at as they are taken: each is in the cache then. */
@@ -214,6 +220,8 @@ static int take_here(struct taking *self) {
   const int code = self->own ? SHARDRT_OK : check_indices(self);
   const int64_t rows = self->outer * self->count;
   if (code != SHARDRT_OK || rows == 0 || self->inner == 0) return code;
+  self->streams = (size_t)self->inner * shardrt_dtype_size(self->dtype) >= CACHE_STREAM_LEAST &&
+                  work_streams(1, (shardrt_array *const *)&self->out);
   self->rows = (WORTH - 1) / self->inner + 1;
   self->tasks = (rows - 1) / self->rows + 1;
   work_spread(take_task, self, self->blocks->count * self->tasks);

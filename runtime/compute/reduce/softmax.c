@@ -11,6 +11,7 @@
 #include "memory/array.h"
 #include "memory/convert.h"
 #include "platform/accelerator.h"
+#include "system/cache_stream.h"
 
 enum { WORTH = 64 << 10 }; /* elements that are worth a task */
 
@@ -20,6 +21,7 @@ struct softmax {
   shardrt_array *out;
   int32_t dtype, lane;
   bool is_log;
+  bool streams; /* past the caches */
   size_t rows, n;
   size_t each; /* rows of a task */
   int64_t tasks;
@@ -96,12 +98,18 @@ static void store(const struct softmax *self, const void *values, const union la
   union lanes all, made;
   repeat(self, sums, rows, n, &all);
   kernel *last = self->is_log ? self->subtract : self->divide;
-  if (self->dtype == self->lane && values != out) {
+  if (self->dtype == self->lane && values != out && !self->streams) {
     compute(last, values, &all, out, rows * n);
     return;
   }
   compute(last, values, &all, &made, rows * n);
-  convert_elements(self->lane, self->dtype, &made, out, rows * n);
+  if (!self->streams) {
+    convert_elements(self->lane, self->dtype, &made, out, rows * n);
+    return;
+  }
+  union lanes converted;
+  if (self->dtype != self->lane) convert_elements(self->lane, self->dtype, &made, &converted, rows * n);
+  cache_stream(out, self->dtype == self->lane ? &made : &converted, rows * n * shardrt_dtype_size(self->dtype));
 }
 
 /* Several rows that are a block together. */
@@ -190,6 +198,7 @@ static void softmax_task(void *context, int64_t number) {
     else
       short_rows(self, x + r * bytes, last - r < several ? last - r : several, out + r * bytes);
   }
+  if (self->streams) cache_stream_end();
 }
 
 static int check_softmax(const shardrt_array *x, const shardrt_array *out, int64_t *shape) {
@@ -217,6 +226,7 @@ int shardrt_softmax(const shardrt_array *x, int32_t is_log, shardrt_array *out) 
     const int32_t dtype = shardrt_array_dtype(x), lane = reduce_lane(dtype);
     struct softmax self = {.blocks = &blocks, .x = x, .out = out, .dtype = dtype, .lane = lane, .is_log = is_log != 0};
     self.n = (size_t)shape[shardrt_array_ndim(x) - 1];
+    self.streams = self.n <= REDUCE_BLOCK && work_streams(1, &out); /* a longer row is read again from the result */
     self.rows = (size_t)elements / self.n;
     self.each = (WORTH - 1) / self.n + 1;
     self.tasks = (int64_t)((self.rows - 1) / self.each + 1);
