@@ -10,6 +10,7 @@ struct place {
   int64_t extent[SHARDRT_MAX_NDIM];
   int64_t to_stride[SHARDRT_MAX_NDIM], from_stride[SHARDRT_MAX_NDIM];
   int64_t to_first, from_first; /* elements before the loops' first one */
+  bool is_cached;               /* the result was just filled, and may be in the caches: it is not written past them */
 };
 
 /* The strides of a packed block of this shape. */

@@ -101,8 +101,9 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, place.extent, shape, start, step, place.to_stride);
-  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out))
-    code = base == NULL ? unique_blocks_zero(&blocks, out) : put_base(&blocks, base, out);
+  const bool is_part = shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out);
+  place.is_cached = is_part && base == NULL;
+  if (is_part) code = base == NULL ? unique_blocks_zero(&blocks, out) : put_base(&blocks, base, out);
   if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
   unique_blocks_end(&blocks);
   return code;
