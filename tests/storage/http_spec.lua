@@ -210,7 +210,7 @@ describe("a file on a server", function()
 
   it("is brought ahead of a shuffled loader, by many requests at once", function()
     local result = mpi.run {
-      devices = 1, env = { SHARDRT_CACHE = cache }, source = ([[
+      devices = 1, env = { SHARDRT_CACHE = cache, SHARDRT_HTTP_TIMEOUT = "60" }, source = ([[
         local shardrt = require "shardrt"
         local loader = shardrt.loader {
           source = shardrt.source.npy { x = "%s/big.npy" }, batch_size = 500, shuffle = true, seed = 5, epochs = 1 }

@@ -12,7 +12,7 @@ pid nginx.pid;
 error_log error.log;
 events { worker_connections 256; }
 http {
-  log_format ranges '$request_uri $status $http_range $body_bytes_sent';
+  log_format ranges '$request_uri $status $http_range $body_bytes_sent $connection';
   access_log access.log ranges;
   client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
   keepalive_requests 100000;
