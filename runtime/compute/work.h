@@ -33,9 +33,9 @@ void work_shard_shape(const shardrt_array *array, int64_t *shape);
 /* Elements of one shard. */
 int64_t work_shard_elements(const shardrt_array *array);
 
-/* Whether results are written past the caches (system/cache_stream.h): those that together are large beside what the
- * cores' own caches hold. The memory that a result gets is mostly one that was dropped long ago, and is in no cache.
- * Never on devices with memory of their own. */
+/* Whether results are written past the caches (system/cache_stream.h): those that together take a quarter of what the
+ * cores' own caches hold, or more. The memory that a result gets is mostly one that a recipe dropped some time ago: Lua
+ * gives back much at once. Never on devices with memory of their own. */
 bool work_streams(int32_t nout, shardrt_array *const *out);
 
 /* Calls run(context, number) for 0 … count - 1 on this thread and the process's others, and returns when all are done.

@@ -4,6 +4,11 @@
 -- lines where they can be: every element is what Lua makes of the same numbers, at every level of vectors.
 
 local ffi = require "ffi"
+
+ffi.cdef "int setenv(const char *name, const char *value, int replace);"
+local THREADS = 2 -- of which each process begins as many as there are cores, when something is first computed
+assert(ffi.C.setenv("SHARDRT_THREADS", tostring(THREADS), 1) == 0)
+
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
@@ -12,16 +17,11 @@ local P, ndarray = shardrt.P, shardrt.ndarray
 local seed = require "tests.support.seed"
 math.randomseed(seed)
 
-local function number_of(command)
-  local pipe = assert(io.popen(command))
-  local number = pipe:read "*n"
-  pipe:close()
-  return number or 0
-end
-
--- Bytes: half of what the caches hold is large (compute/work.c).
-local cache = math.max(number_of "getconf LEVEL2_CACHE_SIZE", 2 ^ 20)
-local LARGE = 0.5 * cache * number_of "nproc"
+-- Bytes: twice what is large (compute/work.c), which is a quarter of the caches of the cores that compute here.
+local pipe = assert(io.popen "getconf LEVEL2_CACHE_SIZE")
+local cache = math.max(pipe:read "*n" or 0, 2 ^ 20)
+pipe:close()
+local LARGE = 2 * THREADS * cache / 4
 
 local ALL = 2
 local highest = C.shardrt_simd_limit(ALL)

@@ -10,8 +10,9 @@
 #include "memory/element.h"
 #include "system/cache_stream.h"
 
-/* Bytes of each operand and result that are fetched ahead; more would wait for one another. */
-enum { CACHE_LINE = 64, FETCHED = 8 * CACHE_LINE };
+/* Bytes of each operand and result that are fetched ahead; more would wait for one another. Of all operands together
+ * where results are streamed: an operand is mostly such a result then, and comes from memory. */
+enum { CACHE_LINE = 64, FETCH = 8 * CACHE_LINE, FETCH_ALL = 64 * CACHE_LINE };
 
 static char *part_slot(const struct tiles_part *part, int32_t r) {
   const struct program *program = &part->self->program;
@@ -132,8 +133,8 @@ void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shar
   set_fixed(part, (size_t)(n < tile ? n : tile));
 }
 
-static void fetch_begin(const char *at, size_t bytes) {
-  for (size_t i = 0; i < bytes && i < FETCHED; i += CACHE_LINE) __builtin_prefetch(at + i);
+static void fetch_begin(const char *at, size_t bytes, size_t most) {
+  for (size_t i = 0; i < bytes && i < most; i += CACHE_LINE) __builtin_prefetch(at + i);
 }
 
 /* Brings the beginnings of what a tile reads and writes into the nearest cache, while the one before it is computed: a
@@ -144,10 +145,10 @@ static void fetch_tile(const struct tiles_part *part, int64_t first, size_t n) {
   for (int32_t k = 0; k < program->nin; k++) {
     const struct operand *operand = &self->operands[k];
     if (program->first[k] >= 0 && operand_is_plain(operand))
-      fetch_begin(part->in[k] + (size_t)first * operand->size, n * operand->size);
+      fetch_begin(part->in[k] + (size_t)first * operand->size, n * operand->size, self->fetch);
   }
   for (int32_t k = 0; !self->streams && k < self->nout; k++)
-    fetch_begin(part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])));
+    fetch_begin(part_result(part, k, first), n * shardrt_dtype_size(shardrt_array_dtype(self->out[k])), self->fetch);
 }
 
 /* Of an operand whose elements are only moved. */
@@ -231,6 +232,7 @@ int tiles_set(struct tiles *self) {
   int64_t shape[SHARDRT_MAX_NDIM] = {0};
   work_shard_shape(self->out[0], shape);
   bool raw = false;
+  size_t plain = 0;
   for (int32_t k = 0; k < program->nin; k++) {
     struct operand *operand = &self->operands[k];
     int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out[0]), shape);
@@ -239,8 +241,10 @@ int tiles_set(struct tiles *self) {
     program->load[k] = operand_is_one(operand)             ? PROGRAM_FIXED
                        : same && operand_is_plain(operand) ? PROGRAM_IN_PLACE
                                                            : PROGRAM_LOADED;
+    plain += operand_is_plain(operand);
     raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
   }
+  self->fetch = self->streams && plain > 0 && FETCH_ALL / plain > FETCH ? FETCH_ALL / plain : FETCH;
   program_find_fixed(program);
   for (int32_t k = 0; k < self->nout; k++) {
     const int32_t r = self->results[k];

@@ -17,6 +17,7 @@ struct tiles {
   bool moves;   /* elements only: no dtype to compute in changes them */
   bool stores;  /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
   bool streams; /* they are, and past the caches */
+  size_t fetch; /* bytes of each operand and result that are fetched ahead */
 };
 
 /* A block, or a part of it, on one thread. Where it lies only a pointer to it is needed. */
