@@ -35,8 +35,9 @@ int64_t work_shard_elements(const shardrt_array *array);
 
 /* Whether results are written past the caches (system/cache_stream.h): those that together take a quarter of what the
  * cores' own caches hold, or more. The memory that a result gets is mostly one that a recipe dropped some time ago: Lua
- * gives back much at once. Never on devices with memory of their own. */
-bool work_streams(int32_t nout, shardrt_array *const *out);
+ * gives back much at once. But where an operand is the last large result, the next computation will read these, too.
+ * Never on devices with memory of their own. Asked once for each computation. */
+bool work_streams(int32_t nin, const shardrt_array *const *in, int32_t nout, shardrt_array *const *out);
 
 /* Calls run(context, number) for 0 … count - 1 on this thread and the process's others, and returns when all are done.
  * Without threads (none could be started) it does all of it here. */

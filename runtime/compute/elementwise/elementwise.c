@@ -115,9 +115,11 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
                                 shardrt_array *const *out) {
   if (nout < 1) return error_set(SHARDRT_EINVAL, "elementwise: %d results; there is one or more", nout);
   struct elementwise self;
-  tiles_given(&self.tiles, in, nout, results, out, true, work_streams(nout, out));
+  tiles_given(&self.tiles, in, nout, results, out, true);
   int code = program_set(&self.tiles.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
+  self.tiles.streams = code == SHARDRT_OK && program_is_light(&self.tiles.program) &&
+                       work_streams(nin, (const shardrt_array *const *)in, nout, out);
   if (code == SHARDRT_OK) code = tiles_set(&self.tiles);
   if (code == SHARDRT_OK) code = begin_blocks(&self, nin);
   if (code != SHARDRT_OK) return code;

@@ -76,6 +76,30 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
   return code;
 }
 
+bool program_is_light(const struct program *program) {
+  for (int32_t i = 0; i < program->nsteps; i++) switch (program->steps[i].op) {
+    case SHARDRT_OP_POW:
+    case SHARDRT_OP_ATAN2:
+    case SHARDRT_OP_FLOOR_DIVIDE:
+    case SHARDRT_OP_REMAINDER:
+    case SHARDRT_OP_RSQRT:
+    case SHARDRT_OP_EXP:
+    case SHARDRT_OP_EXPM1:
+    case SHARDRT_OP_LOG:
+    case SHARDRT_OP_LOG1P:
+    case SHARDRT_OP_SIN:
+    case SHARDRT_OP_COS:
+    case SHARDRT_OP_TAN:
+    case SHARDRT_OP_TANH:
+    case SHARDRT_OP_LOGISTIC:
+    case SHARDRT_OP_ERF:
+      return false;
+    default:
+      break;
+    }
+  return true;
+}
+
 /* ---- layout ----------------------------------------------------------------------------------------------------- */
 
 /* Slots that are taken and given back; a slot given back is the next one taken. */

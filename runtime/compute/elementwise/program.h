@@ -48,6 +48,9 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
 /* How many operands a step has. */
 int32_t program_operands(const shardrt_step *step);
 
+/* Whether every step is a few instructions for a vector, so that elements come and go as fast as memory does. */
+bool program_is_light(const struct program *program);
+
 /* Sets which registers are fixed, when the loads are known. */
 void program_find_fixed(struct program *program);
 

@@ -12,7 +12,7 @@
 
 /* Bytes of each operand and result that are fetched ahead; more would wait for one another. Of all operands together
  * where results are streamed: an operand is mostly such a result then, and comes from memory. */
-enum { CACHE_LINE = 64, FETCH = 8 * CACHE_LINE, FETCH_ALL = 64 * CACHE_LINE };
+enum { CACHE_LINE = 64, FETCH = 8 * CACHE_LINE, FETCH_ALL = 16 * CACHE_LINE };
 
 static char *part_slot(const struct tiles_part *part, int32_t r) {
   const struct program *program = &part->self->program;

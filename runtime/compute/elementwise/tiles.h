@@ -34,13 +34,13 @@ struct tiles_part {
 /* Sets what the caller gives, and nothing else: most of it is room for operands, which takes as long to clear as small
  * arrays take to compute. */
 static inline void tiles_given(struct tiles *self, shardrt_array *const *in, int32_t nout, const int32_t *results,
-                               shardrt_array *const *out, bool stores, bool streams) {
+                               shardrt_array *const *out, bool stores) {
   self->in = in;
   self->nout = nout;
   self->results = results;
   self->out = out;
   self->stores = stores;
-  self->streams = streams;
+  self->streams = false;
 }
 
 /* How each operand comes to a tile, and what that takes, once all but `operands` is set, the program by program_set.

@@ -148,7 +148,7 @@ int place_run(const char *what, const struct place *self, const struct unique_bl
   if (call.n == 0) return SHARDRT_OK;
   call.total = blocks->count * call.n;
   call.loop = run_for(call.bytes);
-  call.streams = !self->is_cached && work_streams(1, &out);
+  call.streams = !self->is_cached && work_streams(1, &x, 1, &out);
   work_spread(place_task, &call, (call.total + WORTH - 1) / WORTH);
   return SHARDRT_OK;
 }

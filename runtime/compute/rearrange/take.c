@@ -221,7 +221,7 @@ static int take_here(struct taking *self) {
   const int64_t rows = self->outer * self->count;
   if (code != SHARDRT_OK || rows == 0 || self->inner == 0) return code;
   self->streams = (size_t)self->inner * shardrt_dtype_size(self->dtype) >= CACHE_STREAM_LEAST &&
-                  work_streams(1, (shardrt_array *const *)&self->out);
+                  work_streams(1, &self->x, 1, &self->out);
   self->rows = (WORTH - 1) / self->inner + 1;
   self->tasks = (rows - 1) / self->rows + 1;
   work_spread(take_task, self, self->blocks->count * self->tasks);

@@ -420,7 +420,7 @@ int shardrt_reduce_elements(int32_t op, const shardrt_step *steps, int32_t nstep
   struct axes list;
   struct unique_blocks blocks;
   bool empty = false;
-  tiles_given(&tiles, in, 1, &last, &x, stores != 0, false);
+  tiles_given(&tiles, in, 1, &last, &x, stores != 0);
   int code = check_reduce(op, x, naxes, axes, out, &list, &empty);
   if (code == SHARDRT_OK && (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN || accelerator_get() != NULL))
     code = error_set(SHARDRT_EINVAL, "%s of what is computed meanwhile: an index, or not on the host", names[op]);

@@ -226,7 +226,8 @@ int shardrt_softmax(const shardrt_array *x, int32_t is_log, shardrt_array *out) 
     const int32_t dtype = shardrt_array_dtype(x), lane = reduce_lane(dtype);
     struct softmax self = {.blocks = &blocks, .x = x, .out = out, .dtype = dtype, .lane = lane, .is_log = is_log != 0};
     self.n = (size_t)shape[shardrt_array_ndim(x) - 1];
-    self.streams = self.n <= REDUCE_BLOCK && work_streams(1, &out); /* a longer row is read again from the result */
+    self.streams =
+        self.n <= REDUCE_BLOCK && work_streams(1, &x, 1, &out); /* a longer row is read again from the result */
     self.rows = (size_t)elements / self.n;
     self.each = (WORTH - 1) / self.n + 1;
     self.tasks = (int64_t)((self.rows - 1) / self.each + 1);
