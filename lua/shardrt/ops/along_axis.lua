@@ -159,12 +159,14 @@ end
 ---@param caller string
 ---@param x shardrt.Array
 ---@param indices shardrt.Array
+---@param vjp shardrt.tape.vjp? # the gradient, where it is not to be zeros with dy added at the indices
 ---@return shardrt.Array
-function along_axis.rows(caller, x, indices)
+function along_axis.rows(caller, x, indices, vjp)
   local n = x.shape[x.ndim]
   if n == 0 and indices.size > 0 then fail("%s: indices into an axis of 0", caller) end
   local out = (dispatch.is_on_host() and taken_rows or taken_places)(caller, x, indices, n)
-  return dispatch.done(caller, out, { x, indices }, function(dy) return { scatter(caller, dy, indices, n) } end)
+  vjp = vjp or function(dy) return { scatter(caller, dy, indices, n) } end
+  return dispatch.done(caller, out, { x, indices }, vjp)
 end
 
 -- The gradient of that: zeros {…, n}, with dy added at the indices.
