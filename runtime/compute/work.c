@@ -110,8 +110,8 @@ static size_t block_bytes(const shardrt_array *array) {
 }
 
 bool work_streams(int32_t nin, const shardrt_array *const *in, int32_t nout, shardrt_array *const *out) {
-  static size_t own, large;         /* of one core, and of all that compute */
-  static const shardrt_array *last; /* large result; it may be gone, and another one be there */
+  static size_t own, large; /* of one core, and of all that compute */
+  static uintptr_t last;    /* where the last large result was: it may be gone, and another array be there */
   if (own == 0) own = machine_cache() / STREAMED_PART;
   size_t most = 0, bytes = 0;
   for (int32_t k = 0; k < nout; k++)
@@ -122,8 +122,8 @@ bool work_streams(int32_t nin, const shardrt_array *const *in, int32_t nout, sha
   for (int32_t k = 0; k < nout; k++) bytes += block_bytes(out[k]);
   if (bytes < large) return false;
   bool goes_on = false;
-  for (int32_t k = 0; k < nin; k++) goes_on = goes_on || in[k] == last;
-  last = out[nout - 1];
+  for (int32_t k = 0; k < nin; k++) goes_on = goes_on || (uintptr_t)in[k] == last;
+  last = (uintptr_t)out[nout - 1];
   return !goes_on;
 }
 

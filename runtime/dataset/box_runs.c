@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "platform/device.h"
 #include "system/cache_fetch.h"
+#include "system/cache_stream.h"
 
 enum {
   AHEAD = 2,          /* the sample after the next is asked for while one is copied; short ones overlap by themselves */
@@ -117,14 +117,14 @@ static inline void copy_each(const struct box_runs *runs, const uint8_t *restric
   }
 }
 
-/* The same for large runs, past the caches. */
+/* The same for large runs, past the caches. Whoever is told that this is done sees it. */
 static void stream_each(const struct box_runs *runs, const uint8_t *data, const int64_t *samples, int64_t n,
                         uint8_t *dst) {
   for (int64_t i = 0; i < n; i++) {
     ask_for(runs, data, samples, i, n);
-    device_host.stream(dst + (size_t)i * runs->run_bytes, 0, data + (size_t)samples[i] * runs->sample_bytes, 0,
-                       runs->run_bytes, 1);
+    cache_stream(dst + (size_t)i * runs->run_bytes, data + (size_t)samples[i] * runs->sample_bytes, runs->run_bytes);
   }
+  cache_stream_end();
 }
 
 void box_runs_copy(const struct box_runs *runs, const uint8_t *data, const int64_t *samples, int64_t n,

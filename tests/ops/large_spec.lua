@@ -6,7 +6,7 @@
 local ffi = require "ffi"
 
 ffi.cdef "int setenv(const char *name, const char *value, int replace);"
-local THREADS = 2 -- of which each process begins as many as there are cores, when something is first computed
+local THREADS = 2 -- of a process, at most: it starts them when it first computes
 assert(ffi.C.setenv("SHARDRT_THREADS", tostring(THREADS), 1) == 0)
 
 local C = require "shardrt.base.ffi"
@@ -62,8 +62,8 @@ local function elements(host)
   return function(row, column) return data[row * columns + column] end
 end
 
--- The rows in another order: the i-th, from 0 on, is row i * STEP + 1, counted on from the first one behind the last.
-local STEP = 7 -- or a divisor of the number of rows: then some come several times, others never
+-- Rows out of their order: the i-th, from 0 on, is row i * STEP + 1, and behind the last row comes the first.
+local STEP = 7
 
 local function shuffled(rows)
   local order = {}

@@ -19,15 +19,14 @@ local loss = { words = words }
 
 local f, i = expression.f, expression.input
 
--- Made once, and for each number of classes, so that programs are, too: a label that counts from the end, and as the
--- index of a class; the logit at the label; what is less than it, of a label inside.
+-- Made once, and for each number of classes, so that programs are, too: a label as the index of a class, which of one
+-- outside is the nearest; the logit at the label; what is less than it, of a label inside.
 local AT_LABEL, of_classes = f.SELECT(f.EQ(i(1), i(2)), i(3), 0), {}
 
 local function roots_of(n)
   if not of_classes[n] then
     local inside = f.LOGICAL_AND(f.GE(i(2), -n), f.LT(i(2), n))
     of_classes[n] = {
-      class = f.SELECT(f.LT(i(1), 0), i(1) + n, i(1)),
       index = f.MAXIMUM(f.MINIMUM(f.SELECT(f.LT(i(1), 0), i(1) + n, i(1)), n - 1), 0),
       out = f.SELECT(inside, i(3) - i(1) + i(4), 0 / 0),
     }
@@ -40,33 +39,29 @@ local function computed_in(name, classes)
   return promote.computed(name) == "float32" and classes > 2 ^ 24 and "float64" or name
 end
 
--- {…, classes}: the third where the first, 0 to classes - 1 along the dimension, is the second; else 0.
-local function at_label(caller, classes, along, ndim, class, values)
+-- With a dimension of classes: the values where it is at the index, else 0. `reader`: who reads that (ops/delay.lua).
+local function at_label(caller, classes, along, index, values, reader)
   local numbers, name = {}, values.dtype
-  for d = 1, ndim do numbers[d] = d == along + 1 and classes or 1 end
+  for d = 1, index.ndim do numbers[d] = d == along + 1 and classes or 1 end
   local number = reshape.words.reshape(creation.words.arange(classes), numbers)
-  return elementwise.run(caller, { number, class, values }, AT_LABEL, name, computed_in(name, classes), nil,
-    "reduction alone")
+  return elementwise.run(caller, { number, index, values }, AT_LABEL, name, computed_in(name, classes), nil, reader)
 end
 
 -- The gradient of picked logits. It waits for what it is added to, as zeros with numbers at places could not.
 local function of_picked(dy, _, entry)
   local logits, index = entry.inputs[1], entry.inputs[2]
-  local classes = logits.shape[logits.ndim]
-  return { at_label("the gradient of a cross entropy", classes, logits.ndim - 1, logits.ndim, index, dy) }
+  return { at_label("the gradient of a cross entropy", logits.shape[logits.ndim], logits.ndim - 1, index, dy) }
 end
 
 -- The logits at the labels: taken from their rows or, where other devices have other classes, summed.
 local function picked(caller, logits, labelled, along, roots)
   local at, dim_axes = common_mesh.of_one(caller, logits)
   local classes = logits.shape[along + 1]
+  local index = elementwise.run(caller, { labelled }, roots.index, "int32", "int64")
   if classes > 0 and along == logits.ndim - 1 and not common_mesh.is_cut(at, dim_axes, { along + 1 }) then
-    local index = elementwise.run(caller, { labelled }, roots.index, "int32", "int64")
     return along_axis.rows(caller, logits, index, of_picked)
   end
-  local computed = computed_in(logits.dtype, classes)
-  local class = elementwise.run(caller, { labelled }, roots.class, promote.computed(computed), computed)
-  return reduce.words.sum(at_label(caller, classes, along, logits.ndim, class, logits), along, true)
+  return reduce.words.sum(at_label(caller, classes, along, index, logits, "reduction alone"), along, true)
 end
 
 --- The cross entropy between softmax(logits) and classes: for each label -log_softmax(logits) at it. A negative label

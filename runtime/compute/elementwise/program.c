@@ -76,6 +76,7 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
   return code;
 }
 
+/* lua/shardrt/ops/delay.lua weighs these, too: what is computed again rather than kept. */
 bool program_is_light(const struct program *program) {
   for (int32_t i = 0; i < program->nsteps; i++) switch (program->steps[i].op) {
     case SHARDRT_OP_POW:
