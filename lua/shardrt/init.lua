@@ -87,7 +87,8 @@ for room, words in pairs {
   ["checkpoint.checkpoint"] = { "checkpoint" },
   ["layout.visualize"] = { "visualize_sharding", "visualize_array_sharding" },
   ["ops.constraint"] = { "with_sharding_constraint" }, ["ops.precision"] = { "default_matmul_precision" },
-  ["autodiff.grad"] = { "grad", "value_and_grad", "stop_gradient" }, ["program.explain"] = { "explain" },
+  ["autodiff.grad"] = { "grad", "value_and_grad", "stop_gradient" }, ["autodiff.jit"] = { "jit" },
+  ["program.explain"] = { "explain" },
   ["program.temporary_folder"] = { "temporary_folder" },
 } do
   for _, name in ipairs(words) do

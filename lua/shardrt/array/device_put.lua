@@ -19,6 +19,7 @@ local sharding = require "shardrt.layout.sharding"
 local shards = require "shardrt.array.shards"
 local tree = require "shardrt.array.tree"
 local unplaced = require "shardrt.array.unplaced"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 ---@class shardrt.device_put.words
@@ -137,6 +138,7 @@ local function allgather(caller, x)
   if current.info.planning ~= 0 then shards.no_data(caller) end
   C.shardrt_job_at(current.job, fail.where())
   local host = ndarray.for_all(caller, x.shape, x.dtype)
+  watch.looked()
   local code = memory_pressure.call(C.shardrt_process_allgather, current.job, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then C.shardrt_buffer_retain(host.buffer) end -- MPI has it
   fail.check(code)

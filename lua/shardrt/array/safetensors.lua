@@ -20,6 +20,7 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
 local unplaced = require "shardrt.array.unplaced"
+local watch = require "shardrt.array.watch"
 local weight_index = require "shardrt.array.weight_index"
 fail.own()
 
@@ -74,6 +75,7 @@ local function set_entry(caller, entry, name, value)
   entry.name = name
   if array.is(value) then
     entry.array = array.live(caller, value)
+    watch.looked()
   elseif ndarray.is(value) then
     entry.data, entry.dtype, entry.ndim = value.data, dtype.named(caller, value.dtype).code, value.ndim
     for d, size in ipairs(value.shape) do entry.shape[d - 1] = size end

@@ -46,6 +46,7 @@ end
 function unplaced.of_host(caller, host)
   local x, job = unplaced.new(caller, dtype.named(caller, host.dtype), host.shape), current.info
   if job.planning == 0 then buffers.fill_global(caller, x, host) end
+  watch.constant(x.handle)
   if job.process_count > 1 then C.shardrt_array_number_by_value(x.handle, host.data) end
   return x
 end

@@ -14,6 +14,10 @@ function watch.made(handle) local _ = handle end
 ---@param handle ffi.cdata*
 function watch.shared(from, handle) local _, _ = from, handle end
 
+--- A handle whose array has the same numbers whenever it is made: the host gave them, or its form does.
+---@param handle ffi.cdata*
+function watch.constant(handle) local _ = handle end
+
 --- What C is called with, before that is done.
 ---@param call ffi.cdata*|function
 ---@param ... any

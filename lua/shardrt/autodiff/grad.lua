@@ -12,6 +12,7 @@ local remembered = require "shardrt.autodiff.remembered"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 ---@class shardrt.grad.words
@@ -24,6 +25,7 @@ local function accumulated(a, b) return a and elementwise.words.add(a, b) or b e
 local function ones_like(value)
   local form = array.form(value)
   form.ones = form.ones or creation.of_form("the gradient", form, 1)
+  watch.constant(form.ones.handle)
   return form.ones
 end
 

@@ -2,22 +2,28 @@
 -- once is written down as a program of C calls, and run from then on without asking Lua which calls these are.
 --
 -- Only what follows from forms may be recorded. A program reads no array but those that it is given; where the recorded
--- calls read another one, or C did something that is not written down, there is no program.
+-- calls read another one, or C did something that is not written down, there is no program. A function that does
+-- nothing else, as a recipe says (autodiff/jit.lua), may make arrays of the host's numbers, too: these are constants.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local buffers = require "shardrt.array.buffers"
 local current = require "shardrt.base.current"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local numbering = require "shardrt.array.numbering"
 local owned = require "shardrt.base.owned"
+local shape = require "shardrt.layout.shape"
+local sorted_pairs = require "shardrt.base.sorted_pairs"
 local watch = require "shardrt.array.watch"
-require("shardrt.base.error").own()
+fail.own()
 
 local recording = {}
 
-local MOST = 1000 -- calls of a program: the function that is made of them has only so many constants
+-- Calls of a program, and of each of the functions that are made of them: LuaJIT compiles one of so many.
+local MOST, PART = 10000, 100
 
 local function address(pointer) return tonumber(ffi.cast("intptr_t", pointer)) end
 
@@ -40,11 +46,14 @@ end
 ---@field uses table<integer, true> # places
 
 ---@class shardrt.recording.open
----@field places table<number, integer|false> # by a handle's address: where it stands; false: nobody has computed it
+---@field places table<number, integer|false|"constant"> # by a handle's address: where it stands; false: nobody has
+---computed it; "constant": it has the same numbers each time
 ---@field count integer # places
 ---@field calls shardrt.recording.call[]
 ---@field constants any[] # what the program's text takes from a list
+---@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
 ---@field problem boolean # there is no program
+---@field caller string? # who allows nothing that the program would not do; nil: then there is no program
 
 local open ---@type shardrt.recording.open?
 
@@ -65,15 +74,40 @@ local function outline(handle)
   return owned(out, "shardrt_array_free")
 end
 
+-- Another handle of the same data, which Lua's collector frees; nil: there is no memory for it.
+local function shared(handle)
+  local made = outline(handle)
+  return made and C.shardrt_alias(handle, made) >= 0 and made or nil
+end
+
 local function constant(value)
   open.constants[#open.constants + 1] = value
   return #open.constants
 end
 
+-- Gives an array that is a constant a place; nil: there is no memory for it.
+local function hold(handle)
+  local place, same = open.count, shared(handle)
+  if not same then return nil end
+  open.count, open.places[address(handle)], open.held[place] = place + 1, place, same
+  return place
+end
+
+-- An array that the function was not given would be the same one whenever the program runs.
+local function refuse_other(handle)
+  local kind = dtype.coded(C.shardrt_array_dtype(handle)).name
+  local sizes = shape.from_c(tonumber(C.shardrt_array_ndim(handle)), C.shardrt_array_shape(handle))
+  fail("%s: the function computes with an array that it is not given, %s %s: its program would go on with this one "
+    .. "when another takes its place; give it as an argument", open.caller, kind, shape.text(sizes))
+end
+
 -- Where an array of a call stands, or nil: the program could not have it.
 local function place_of(handle, call)
   local place = open.places[address(handle)]
+  if place == nil and open.caller and has_data(handle) then refuse_other(handle) end
   if place == nil or place == false and has_data(handle) then return nil end
+  if place == "constant" then place = hold(handle) end
+  if place == nil then return nil end
   if not place then
     local like = outline(handle)
     if not like then return nil end
@@ -147,7 +181,7 @@ end
 ---@param call ffi.cdata*|function # a function of C's, or one that calls C
 ---@param ... any # its arguments
 function recording.note(call, ...)
-  if open and not open.problem then open.problem = not note(call, ...) end
+  if open and (not open.problem or open.caller) then open.problem = not note(call, ...) or open.problem end
 end
 
 watch.called = recording.note
@@ -160,7 +194,15 @@ function watch.shared(from, handle)
   if open then open.places[address(handle)] = open.places[address(from)] end
 end
 
+function watch.constant(handle)
+  if open and open.caller and not open.places[address(handle)] then open.places[address(handle)] = "constant" end
+end
+
 function watch.looked() -- what follows may depend on what was seen
+  if open and open.caller then
+    fail("%s: the function looks at an array's elements, which its program would not; np.where chooses among elements, "
+      .. "and what the function returns can be looked at afterwards", open.caller)
+  end
   if open then open.problem = true end
 end
 
@@ -171,12 +213,14 @@ end
 ---@field run (fun(): integer)? # C's code; nil: it cannot be run, and what follows is not there
 ---@field places ffi.cdata* # shardrt_array *[]
 ---@field count integer # of these
+---@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
 ---@field outputs {place: integer, form: shardrt.array.form, is_gradient: boolean}[]
 
 -- What is used last by which call, and by no output.
-local function last_uses(calls, inputs, outputs)
+local function last_uses(calls, inputs, outputs, held)
   local last, kept = {}, {}
   for _, output in ipairs(outputs) do kept[output.place] = true end
+  for place in pairs(held) do kept[place] = true end
   for i, call in ipairs(calls) do
     for place in pairs(call.uses) do last[place] = i end
   end
@@ -188,10 +232,11 @@ local function last_uses(calls, inputs, outputs)
   return frees
 end
 
-local function text_of_program(calls, frees)
+local function text_of_part(calls, frees, first, last)
   local lines = { "local C, K, S, out = ...", "return function()", "local code" }
   local function add(...) lines[#lines + 1] = (...):format(select(2, ...)) end
-  for i, call in ipairs(calls) do
+  for i = first, last do
+    local call = calls[i]
     for k, place in ipairs(call.made) do
       add("code = C.shardrt_array_like(K[%d], out) if code < 0 then return code end S[%d] = out[0]", call.outlines[k],
         place)
@@ -206,17 +251,35 @@ local function text_of_program(calls, frees)
   return table.concat(lines, "\n")
 end
 
+-- The function that makes all calls, one part after the other.
+local function run_of(made, places, frees)
+  local parts = {}
+  for first = 1, #made.calls, PART do
+    local text = text_of_part(made.calls, frees, first, math.min(first + PART - 1, #made.calls))
+    parts[#parts + 1] = assert(loadstring(text, "=recording"))(C, made.constants, places, out)
+  end
+  if #parts == 1 then return parts[1] end
+  return function()
+    for i = 1, #parts do
+      local code = parts[i]()
+      if code < 0 then return code end
+    end
+    return 0
+  end
+end
+
 -- Adds to a program what was written down, if that is all.
 local function finish(program, made, results)
   local outputs, inputs = {}, #program.forms
   for i, x in ipairs(results) do
     local place = made.places[address(x.handle)]
+    if place == "constant" then place = hold(x.handle) end
     if not place or made.problem then return end
     outputs[i] = { place = place, form = array.form(x), is_gradient = array.is_gradient(x) }
   end
-  local text = text_of_program(made.calls, last_uses(made.calls, inputs, outputs))
-  program.places, program.count, program.outputs = ffi.new("shardrt_array *[?]", made.count + 1), made.count, outputs
-  program.run = assert(loadstring(text, "=recording"))(C, made.constants, program.places, out)
+  local places = ffi.new("shardrt_array *[?]", made.count + 1)
+  program.places, program.count, program.outputs, program.held = places, made.count, outputs, made.held
+  program.run = run_of(made, places, last_uses(made.calls, inputs, outputs, made.held))
 end
 
 --- Whether what is computed now may be recorded, as far as this process and its job go.
@@ -230,6 +293,29 @@ local function made_by(f, ...)
   return results
 end
 
+-- The results of f, all made, and refused where f got one of them elsewhere.
+local function recorded(f, ...)
+  local results = made_by(f, ...)
+  for _, x in ipairs(open.caller and results or {}) do
+    if open.places[address(x.handle)] == nil then refuse_other(x.handle) end
+  end
+  return results
+end
+
+local function record(caller, arrays, f, ...)
+  local made = { places = {}, count = #arrays, calls = {}, constants = {}, held = {}, problem = false, caller = caller }
+  local program = { forms = {} }
+  for i, x in ipairs(arrays) do
+    made.places[address(x.handle)], program.forms[i] = i - 1, array.form(x)
+  end
+  open = made
+  local ok, results = pcall(recorded, f, ...)
+  if ok and not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
+  open = nil
+  if not ok then error(results, 0) end
+  return results, program
+end
+
 --- Runs f, and writes down what it computes of these arrays. (It is no function made for this: code that LuaJIT
 --- compiled may keep one that it called, and so arrays that it refers to.)
 ---@param arrays shardrt.Array[] # made, and each an object of its own
@@ -237,19 +323,20 @@ end
 ---@param ... any # what f is given
 ---@return shardrt.Array[] # what f returned
 ---@return shardrt.recording.program
-function recording.of(arrays, f, ...)
-  local made = { places = {}, count = #arrays, calls = {}, constants = {}, problem = false }
-  local program = { forms = {} }
-  for i, x in ipairs(arrays) do
-    made.places[address(x.handle)], program.forms[i] = i - 1, array.form(x)
-  end
-  open = made
-  local ok, results = pcall(made_by, f, ...)
-  open = nil
-  if not ok then error(results, 0) end
-  if not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
-  return results, program
-end
+function recording.of(arrays, f, ...) return record(nil, arrays, f, ...) end
+
+--- The same of an f that is to do nothing else: an error where it computes with other arrays, or looks at elements.
+---@param caller string
+---@param arrays shardrt.Array[] # made, and each an object of its own
+---@param f fun(...: any): shardrt.Array[]
+---@param ... any # what f is given
+---@return shardrt.Array[] # what f returned
+---@return shardrt.recording.program
+function recording.of_all(caller, arrays, f, ...) return record(caller, arrays, f, ...) end
+
+--- Whether something is being recorded.
+---@return boolean
+function recording.is_open() return open ~= nil end
 
 --- Whether arrays have the forms that a program is of.
 ---@param program shardrt.recording.program
@@ -267,6 +354,7 @@ end
 -- Frees what a run left behind that failed.
 local function clear(program)
   local inputs = #program.forms
+  for place in sorted_pairs.next, program.held do program.places[place] = nil end
   for place = 0, program.count - 1 do
     if place >= inputs then C.shardrt_array_free(program.places[place]) end
     program.places[place] = nil
@@ -280,6 +368,8 @@ local function taken_over(program, arrays)
     local place, x = output.place ---@type integer, shardrt.Array
     if place < #arrays or first[place] then
       x = array.another("a recorded program", first[place] or arrays[place + 1])
+    elseif program.held[place] then
+      x = array.around(output.form, assert(shared(program.held[place])))
     else
       out[0], places[place] = places[place], nil
       x = array.around(output.form, owned(out, "shardrt_array_free"))
@@ -300,6 +390,7 @@ end
 function recording.run(program, arrays)
   if not program.run then return nil end
   for i = 1, #arrays do program.places[i - 1] = arrays[i].handle end
+  for place, handle in sorted_pairs.next, program.held do program.places[place] = handle end
   local ok, results = program.run() >= 0, nil
   if ok then ok, results = pcall(taken_over, program, arrays) end
   clear(program)

@@ -1,0 +1,301 @@
+-- Functions of arrays that are run once, and whose C calls are run from then on (ops/recording.lua).
+--
+-- A program goes on with what the function saw when it was recorded. So whatever could be seen to change without a new
+-- program is an error: elements of arrays, arrays that the function is not given, its upvalues.
+
+local ffi = require "ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local dispatch = require "shardrt.ops.dispatch"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local ndarray = require "shardrt.array.ndarray"
+local precision = require "shardrt.ops.precision"
+local recording = require "shardrt.ops.recording"
+local sorted_pairs = require "shardrt.base.sorted_pairs"
+local tape = require "shardrt.ops.tape"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+---@class shardrt.jit.words
+local words = {}
+local jit = { words = words }
+
+local CALLER = "jit"
+
+-- Programs of a function that are kept, and how often more of them must be run than are recorded: recording takes some
+-- time, and of arguments that are others each time it never pays.
+local PROGRAMS, OFTEN = 64, 16
+
+---@class shardrt.jit.function
+---@field f function
+---@field donated integer[] # arguments whose arrays are given up; the first one is 1
+---@field known shardrt.jit.known[] # the last one stands first
+---@field recorded integer # ever
+---@field runs integer # of programs
+---@field upvalues {name: string, value: any}[]? # of f, before it was recorded first
+
+---@class shardrt.jit.known
+---@field count integer # arguments
+---@field arguments shardrt.jit.tree[]
+---@field ends integer[] # by arguments, how many arrays they have with those before
+---@field precision string
+---@field program shardrt.recording.program? # nil: none was tried
+---@field results shardrt.jit.tree[]
+---@field result_count integer
+
+-- A value with places for arrays: ARRAY, or a table of trees by their keys, or what never changes.
+---@class shardrt.jit.tree
+---@field value any # that never changes
+---@field keys any[]? # of a table
+---@field trees shardrt.jit.tree[]? # what it has there
+---@field metatable table?
+local ARRAY = {} ---@type shardrt.jit.tree
+
+-- ---- values ----
+
+-- The tree of a value, whose arrays are added to a list, and host arrays as such where it is an argument.
+local function tree_of(value, arrays, is_argument, depth)
+  if array.is(value) or is_argument and ndarray.is(value) then
+    arrays[#arrays + 1] = dispatch.array(CALLER, value)
+    return ARRAY
+  end
+  if type(value) ~= "table" or class.is(value) then return { value = value } end
+  tree.check_depth(CALLER, depth)
+  local keys, trees = {}, {}
+  for key, entry in pairs(value) do
+    keys[#keys + 1] = key
+    trees[#keys] = tree_of(entry, arrays, is_argument, depth + 1)
+  end
+  local metatable = getmetatable(value)
+  return { keys = keys, trees = trees, metatable = type(metatable) == "table" and metatable or nil }
+end
+
+-- The value that has those arrays, which begin after `at` others; and how many have been taken then.
+local function value_of(of, arrays, at)
+  if of == ARRAY then return arrays[at + 1], at + 1 end
+  if not of.keys then return of.value, at end
+  local made = {}
+  for i, key in ipairs(of.keys) do made[key], at = value_of(of.trees[i], arrays, at) end
+  return of.metatable and setmetatable(made, of.metatable) or made, at
+end
+
+local function values_of(trees, count, arrays)
+  local made, at = {}, 0
+  for i = 1, count do made[i], at = value_of(trees[i], arrays, at) end
+  return made
+end
+
+-- Whether what is no array is the same: numbers to the bit, NaN too, and of one type (1 == 1LL to LuaJIT).
+local function is_same(a, b)
+  local kind = type(a)
+  if kind ~= type(b) then return false end
+  if kind == "number" then return a == b and 1 / a == 1 / b or a ~= a and b ~= b end
+  return a == b and (kind ~= "cdata" or ffi.typeof(a) == ffi.typeof(b))
+end
+
+-- Whether an argument has that tree; its arrays are added to a list.
+local function has_tree(value, of, arrays)
+  if of == ARRAY then
+    local is_array = array.is(value) or ndarray.is(value)
+    if is_array then arrays[#arrays + 1] = dispatch.array(CALLER, value) end
+    return is_array
+  end
+  if not of.keys then return is_same(of.value, value) end
+  if type(value) ~= "table" or class.is(value) then return false end
+  for i = 1, #of.keys do
+    local entry = rawget(value, of.keys[i])
+    if entry == nil or not has_tree(entry, of.trees[i], arrays) then return false end
+  end
+  local count = 0
+  for _ in sorted_pairs.next, value do count = count + 1 end
+  return count == #of.keys
+end
+
+-- ---- what a function refers to ----
+
+local function upvalues_of(f)
+  local made, i = {}, 1
+  while true do
+    local name, value = debug.getupvalue(f, i)
+    if not name then return made end
+    made[i], i = { name = name, value = value }, i + 1
+  end
+end
+
+local function where_is(f)
+  local of = debug.getinfo(f, "S")
+  return ("%s:%d"):format(of.short_src, of.linedefined)
+end
+
+-- An upvalue that is not what it was, and what it is now; nil: all are.
+local function changed(f, upvalues)
+  for i = 1, #upvalues do
+    local _, value = debug.getupvalue(f, i)
+    local was = upvalues[i].value
+    if not rawequal(value, was) and (value == value or was == was) then return upvalues[i], value end
+  end
+end
+
+-- ---- calls ----
+
+-- The program of arguments like these, and their arrays.
+local function known_of(self, arguments, count)
+  for _, known in ipairs(self.known) do
+    local arrays, fits = {}, known.count == count and known.precision == precision.of(CALLER)
+    for i = 1, count do fits = fits and has_tree(arguments[i], known.arguments[i], arrays) end
+    if fits and recording.fits(known.program, arrays) then return known, arrays end
+  end
+end
+
+-- What is to be known of arguments of which nothing is, and their arrays.
+local function new_of(arguments, count)
+  local made, arrays = { count = count, arguments = {}, ends = { [0] = 0 }, precision = precision.of(CALLER) }, {}
+  for i = 1, count do
+    made.arguments[i] = tree_of(arguments[i], arrays, true, 1)
+    made.ends[i] = #arrays
+  end
+  return made, arrays
+end
+
+-- The arrays as objects of their own, which only this call has: f may be given one twice, or compare them.
+local function others(arrays)
+  local made = {}
+  for i, x in ipairs(arrays) do made[i] = dispatch.another(CALLER, x) end
+  return made
+end
+
+-- Runs f for arrays in the places of its arguments': the arrays of what it returns, complete, the trees that these are
+-- in, and how many.
+local function run(self, known, arrays)
+  local arguments = values_of(known.arguments, known.count, arrays)
+  local results, count = list.pack(tape.within(self.f, unpack(arguments, 1, known.count)))
+  local made, trees = {}, {}
+  for i = 1, count do trees[i] = tree_of(results[i], made, false, 1) end
+  return made, trees, count
+end
+
+-- What f returned: each array is an object of its own, as those of a program.
+local function results_of(made, trees, count)
+  local given = {}
+  for i, x in ipairs(made) do
+    if given[x] then made[i] = dispatch.another(CALLER, x) end
+    given[x] = true
+  end
+  return values_of(trees, count, made), count
+end
+
+-- Runs f, and notes where the arrays stand in what it returns.
+local function run_noting(self, known, arrays)
+  local made
+  made, known.results, known.result_count = run(self, known, arrays)
+  return made
+end
+
+local function run_recorded(self, known, arrays)
+  local before, copies = upvalues_of(self.f), others(arrays)
+  local made, program = recording.of_all(CALLER, copies, run_noting, self, known, copies)
+  local one = changed(self.f, before)
+  if one then
+    fail("%s: the function of %s changes %s, which is not its own; a program of its arithmetic would not: let it give "
+      .. "the new value back", CALLER, where_is(self.f), one.name)
+  end
+  if #self.known >= PROGRAMS then self.known = {} end
+  known.program, self.upvalues, self.recorded = program, self.upvalues or before, self.recorded + 1
+  table.insert(self.known, 1, known)
+  return results_of(made, known.results, known.result_count)
+end
+
+local function run_program(self, known, arrays)
+  local made = recording.is_possible() and recording.run(known.program, arrays)
+  if not made then return results_of(run(self, known, others(arrays))) end
+  self.runs = self.runs + 1
+  return values_of(known.results, known.result_count, made), known.result_count
+end
+
+local function give_up(self, known, arrays)
+  for _, i in ipairs(self.donated) do
+    for k = i <= known.count and known.ends[i - 1] + 1 or 1, known.ends[i] or 0 do
+      if not array.is_gone(arrays[k]) then arrays[k]:delete() end
+    end
+  end
+end
+
+local function call(self, ...)
+  if tape.is_within() or dispatch.observer or dispatch.mover or recording.is_open() then
+    return tape.within(self.f, ...)
+  end
+  local one, value = changed(self.f, self.upvalues or {})
+  if one then
+    fail("%s: the function of %s refers to %s, which was %s when a program was made of it, and is %s now; give it as "
+      .. "an argument", CALLER, where_is(self.f), one.name, list.show(one.value), list.show(value))
+  end
+  local arguments, count = list.pack(...)
+  local known, arrays = known_of(self, arguments, count)
+  local results, result_count
+  if known then
+    results, result_count = run_program(self, known, arrays)
+  else
+    known, arrays = new_of(arguments, count)
+    local may_record = not dispatch.is_planning() and self.recorded <= PROGRAMS + self.runs / OFTEN
+    if may_record then
+      results, result_count = run_recorded(self, known, arrays)
+    else
+      results, result_count = results_of(run(self, known, others(arrays)))
+    end
+  end
+  give_up(self, known, arrays)
+  return unpack(results, 1, result_count)
+end
+
+---@class shardrt.JitOptions
+---@field donate_argnums integer|integer[]|nil # the arguments, from 0 on, whose arrays are deleted when f has been run
+
+-- Which arguments are given up, the first one as 1.
+local function donated(given)
+  if given == nil then return {} end
+  local made = {}
+  for i, number in ipairs(type(given) == "table" and given or { given }) do
+    if not list.is_whole(number, 0) then
+      fail("%s: donate_argnums has %s; it is the number of an argument, from 0 on, or a list of such", CALLER,
+        list.show(number))
+    end
+    made[i] = number + 1
+  end
+  return made
+end
+
+local OPTIONS, ALIASES = { donate_argnums = true }, { donate = "donate_argnums", donate_argnames = "donate_argnums" }
+local STATIC = { static_argnums = true, static_argnames = true }
+
+--- A function that gives what f gives, and takes Lua less time: f is run once for arguments of one kind, and its C
+--- calls are run from then on. Arguments may be nested tables. Their arrays and host arrays are of one kind where
+--- shapes, dtypes and shardings are the same. All else is where it is equal: a number that changes at each step is
+--- given as an array, as np.asarray(0.1).
+---
+--- So f does nothing but compute with what it is given. It is an error where f looks at elements, computes with other
+--- arrays, or changes its upvalues, and where these have changed. Within a function that is run as one (grad, another
+--- jit, explain) and in a job of several processes f itself is run. It is run each time, too, where it makes random
+--- numbers, or moves arrays between devices.
+---@generic F: function
+---@param f F
+---@param options shardrt.JitOptions?
+---@return F
+function words.jit(f, options)
+  if type(f) ~= "function" then fail("%s: it takes a function of arrays, not %s", CALLER, list.show(f)) end
+  if options ~= nil and (type(options) ~= "table" or class.is(options)) then
+    fail("%s: the options are a table, as in {donate_argnums = {0}}, not %s", CALLER, list.show(options))
+  end
+  options = options or {}
+  for name in pairs(STATIC) do
+    if options[name] ~= nil then
+      fail("%s: %s is not needed: what is no array among the arguments is static, and each value has a program of its "
+        .. "own", CALLER, name)
+    end
+  end
+  fail.keywords(CALLER, options, OPTIONS, ALIASES)
+  local self = { f = f, donated = donated(options.donate_argnums), known = {}, recorded = 0, runs = 0 }
+  return function(...) return call(self, ...) end
+end
+
+return jit
