@@ -5,6 +5,7 @@
 -- SHARDRT_FUZZ_JAX names, as `make fuzz-jax` writes it.
 
 local programs = require "tests.fuzz_jax.programs"
+local recording = require "shardrt.ops.recording"
 local shardrt = require "shardrt"
 
 describe("random programs", function()
@@ -15,6 +16,19 @@ describe("random programs", function()
     local count, compared, wrong = programs.run(path)
     assert.equal("", table.concat(wrong, "\n\n", 1, math.min(#wrong, 10)), #wrong .. " of " .. count .. " programs")
     assert.is_true(count > 0 and compared > 3 * count)
+  end)
+
+  it("are the same when shardrt.jit runs their C calls again, of other numbers, too", function()
+    local runs, run = 0, recording.run
+    recording.run = function(...)
+      local results = run(...)
+      if results then runs = runs + 1 end
+      return results
+    end
+    local count, wrong = programs.run_recorded(path)
+    recording.run = run
+    assert.equal("", table.concat(wrong, "\n\n", 1, math.min(#wrong, 5)), #wrong .. " of " .. count .. " programs")
+    if shardrt.process_count() == 1 then assert.is_true(runs > count, runs) end
   end)
 
   it("may have every word that gives arrays", function()

@@ -243,6 +243,86 @@ function programs.check(program)
   return nil, compared
 end
 
+-- ---- as a function that is recorded ----
+
+-- The inputs of a program, in their order; `turned`: with their elements in another order. `shardings`: by lines.
+local function inputs_of(program, mesh, turned, shardings)
+  local inputs = {}
+  for number, line in ipairs(program.lines) do
+    if line.input then
+      shardings[number] = shardings[number] or line.spec and sharding_of(mesh, line.spec)
+      local host = golden.array(line.input)
+      for i = 0, turned and math.floor(host.size / 2) - 1 or -1 do
+        local k = host.size - 1 - i
+        host.data[i], host.data[k] = host.data[k], host.data[i]
+      end
+      inputs[#inputs + 1] = line.host and host
+        or line.spec and shardrt.device_put(host, shardings[number]) or np.array(host)
+    end
+  end
+  return inputs
+end
+
+-- All that a program's lines give.
+local function results_of(program, mesh, inputs)
+  local values, results, at = {}, {}, 0
+  for _, line in ipairs(program.lines) do
+    if line.input then
+      at = at + 1
+      values[#values + 1] = inputs[at]
+    else
+      local made = line.gradient and gradients(program, line, mesh, values) or called(line, mesh, values)
+      for _, x in ipairs(made) do
+        results[#results + 1] = x
+        if not line.gradient then values[#values + 1] = x end
+      end
+    end
+  end
+  return results
+end
+
+local function text_of_array(x)
+  local host, words = shardrt.process_allgather(x), { x.dtype, tostring(x.shape), tostring(x.sharding) }
+  for _, value in ipairs(host:reshape({ host.size }):to_table()) do
+    words[#words + 1] = type(value) == "number" and (value ~= value and "nan" or ("%a"):format(value))
+      or tostring(value)
+  end
+  return table.concat(words, " ")
+end
+
+--- Runs every program of a file as a function that shardrt.jit records, for its own inputs and for others, twice each:
+--- how many there were, and the texts of what is not what the function gives without it. A program that looks at
+--- elements, as np.allclose does, is refused.
+---@param path string
+---@return integer
+---@return string[]
+function programs.run_recorded(path)
+  local count, texts = 0, {}
+  for text in io.lines(path) do
+    local program = cjson.decode(text)
+    local mesh, shardings = shardrt.make_mesh(program.mesh[1], program.mesh[2]), {}
+    local jitted = shardrt.jit(function(...) return results_of(program, mesh, { ... }) end)
+    local function said(what)
+      texts[#texts + 1] = ("program %d: %s\n  mesh {%s} of %s\n%s"):format(program.seed, what,
+        table.concat(program.mesh[1], ", "), table.concat(program.mesh[2], ", "), programs.text(program))
+    end
+    for call = 1, 4 do
+      local inputs = inputs_of(program, mesh, call % 2 == 0, shardings)
+      local good, right = pcall(results_of, program, mesh, inputs)
+      local ran, made = pcall(jitted, unpack(inputs))
+      if good and not ran and not made:find("looks at an array's elements", 1, true) then said(made) end
+      if not good and ran then said("it does not fail: " .. right) end
+      for k, x in ipairs(good and ran and right or {}) do
+        local wanted, got = text_of_array(x), text_of_array(made[k])
+        if wanted ~= got then said(("call %d, result %d: %s is not %s"):format(call, k, got, wanted)) end
+      end
+    end
+    count = count + 1
+    if count % 20 == 0 then collectgarbage() end
+  end
+  return count, texts
+end
+
 --- Runs every program of a file: how many there were, how many results were compared, and the texts of what differs.
 ---@param path string
 ---@return integer

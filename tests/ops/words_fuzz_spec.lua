@@ -107,6 +107,7 @@ describe("odd arguments", function()
       visualize_array_sharding = { x, folder .. "/v.svg" }, concat = { { source, source, part = "part" } },
       mix = { { { source, 0.5 }, { source, 0.5 }, samples = 9, part = "part" } },
       grad = { total }, value_and_grad = { total }, stop_gradient = { x }, explain = { total, floats },
+      jit = { total, { donate_argnums = 0 } },
       default_matmul_precision = { "float32" }, block_until_ready = { { w = x } },
     }
     for name, arguments in pairs(good) do

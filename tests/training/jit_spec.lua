@@ -372,6 +372,18 @@ describe("shardrt.jit", function()
     assert.truthy(y + 1) -- which is as it was
   end)
 
+  it("raises what the function raises of numbers that it cannot take", function()
+    local jitted = jit(function(y, index) return np.take(y, index, 0) * 2 end)
+    local x = random_of(whole)
+    local function at(k) return np.array({ 1, k, 3 }, "int32") end
+    local ran = counted(function()
+      for k = 5, 7 do assert.equal(text_of(np.take(x, at(k), 0) * 2), text_of(jitted(x, at(k)))) end
+      assert_fails("np.take: ", jitted, x, at(8))
+      assert.equal(text_of(np.take(x, at(0), 0) * 2), text_of(jitted(x, at(0))))
+    end)
+    assert_ran(3, ran)
+  end)
+
   it("passes errors on, and records the next call", function()
     local bad = true
     local calls = {}

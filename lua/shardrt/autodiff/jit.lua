@@ -286,7 +286,7 @@ function words.jit(f, options)
   if options ~= nil and (type(options) ~= "table" or class.is(options)) then
     fail("%s: the options are a table, as in {donate_argnums = {0}}, not %s", CALLER, list.show(options))
   end
-  options = options or {}
+  if options == nil then options = {} end -- which NULL is, too
   for name in pairs(STATIC) do
     if options[name] ~= nil then
       fail("%s: %s is not needed: what is no array among the arguments is static, and each value has a program of its "

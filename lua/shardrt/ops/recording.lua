@@ -31,7 +31,7 @@ local function address(pointer) return tonumber(ffi.cast("intptr_t", pointer)) e
 local NAMES = {}
 for _, name in ipairs {
   "alias", "argsort", "array_fill_from", "concatenate", "cumsum", "elementwise", "elementwise_several", "iota",
-  "linspace", "matmul", "pad", "reduce", "reduce_elements", "regroup", "slice", "softmax", "take_add",
+  "linspace", "matmul", "pad", "reduce", "reduce_elements", "regroup", "slice", "softmax", "take", "take_add",
   "take_rows", "take_update", "transpose", "windows",
 } do
   NAMES[address(C["shardrt_" .. name])] = "shardrt_" .. name
