@@ -15,7 +15,8 @@ fail.own()
 ---@class shardrt.words.arrays: shardrt.words.placed, shardrt.block_until_ready.words
 ---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
 ---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
----@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
+---@class shardrt.words.functions: shardrt.grad.words, shardrt.jit.words
+---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.words.functions
 ---@class shardrt.words.shown: shardrt.explain.words, shardrt.visualize.words
 ---@class shardrt.words.job: shardrt.job.words, shardrt.temporary_folder.words, shardrt.words.shown
 ---@class shardrt.words.first: shardrt.words.layout, shardrt.words.arrays, shardrt.words.files, shardrt.words.data

@@ -53,7 +53,7 @@ def steps_of(step, count):
 run = {
     "sin": lambda: work_jax.sine(mesh, 8192), "dot": lambda: work_jax.product(mesh, 4096),
     "step": lambda: work_jax.training(mesh, 2048, layout == "tensor"),
-    "small": lambda: steps_of(work_jax.training(mesh, 64, False), 100),
+    "small_jit": lambda: steps_of(work_jax.training(mesh, 64, False), 100),
 }[what]()
 best, busy = float("inf"), 0.0
 for number in range(rounds + 1):  # the first does not count: it compiles

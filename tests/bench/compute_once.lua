@@ -53,28 +53,36 @@ function works.dot()
   return function() return np.dot(a, b) end
 end
 
-local function training(width)
+local function training(width, is_program)
   local to = { default = on(), inputs = on("a", nil), targets = on("a", nil) }
   if layout == "tensor" then to.W2, to.b2, to.W3 = on(nil, "b"), on "b", on("b", nil) end
   local params, batch = mlp.init({ 784, width, width, width, 10 }, width, to)
   local of, optimizer = shardrt.value_and_grad(mlp.loss), shardrt.optimizer.sgd { learning_rate = 1e-5 }
   local state = optimizer:init(params)
+  local function step(before, kept, rows)
+    local loss, gradients = of(before, rows)
+    before, kept = optimizer:update(before, gradients, kept)
+    return before, kept, loss
+  end
+  if is_program then step = shardrt.jit(step, { donate_argnums = { 0, 1 } }) end
   return function()
-    local loss, gradients = of(params, batch)
-    params, state = optimizer:update(params, gradients, state)
+    local loss
+    params, state, loss = step(params, state, batch)
     return loss
   end
 end
 
-function works.step() return training(WIDTH) end
-
-function works.small()
-  local step = training(SMALL)
+local function small(is_program)
+  local step = training(SMALL, is_program)
   return function()
     for _ = 2, SMALL_STEPS do step() end
     return step():block_until_ready()
   end
 end
+
+function works.step() return training(WIDTH) end
+function works.small() return small(false) end
+function works.small_jit() return small(true) end
 
 local run = works[what]()
 local count = shardrt.process_count()

@@ -11,7 +11,7 @@ local np = require "shardrt.numpy"
 local P, ndarray, optimizer, random, tree = shardrt.P, shardrt.ndarray, shardrt.optimizer, shardrt.random, shardrt.tree
 
 local files = require "tests.support.files"
-local random_functions = require "tests.support.ops.random_functions"
+local random_functions = require "tests.support.training.random_functions"
 local seed = require "tests.support.seed"
 math.randomseed(seed)
 

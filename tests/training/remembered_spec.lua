@@ -8,7 +8,7 @@ local np = require "shardrt.numpy"
 local recording = require "shardrt.ops.recording"
 local P, ndarray, optimizer, tree = shardrt.P, shardrt.ndarray, shardrt.optimizer, shardrt.tree
 
-local random_functions = require "tests.support.ops.random_functions"
+local random_functions = require "tests.support.training.random_functions"
 local seed = require "tests.support.seed"
 math.randomseed(seed)
 
