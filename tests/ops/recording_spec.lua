@@ -48,6 +48,13 @@ describe("recorded are", function()
     ["parts"] = function(x)
       return np.concatenate({ np.slice(x, { {}, { 2, 5 } }), np.pad(x, { { 0, 0 }, { 0, 5 } }) }, 1)
     end,
+    ["moves"] = function(x)
+      local there = shardrt.reshard(x, columns)
+      return shardrt.with_sharding_constraint(there + shardrt.device_put(x * 2, columns), rows)
+    end,
+    ["parts of what is cut, moved"] = function(x)
+      return np.concatenate({ np.slice(x, { { 1, 4 } }), np.slice(x, { { -1, -6, -1 } }) }, 0)
+    end,
     ["rows by their numbers"] = function(x) return np.take(x, np.argsort(np.sum(x, 1)), 0) end,
     ["orders"] = function(x) return np.argsort(np.sin(x), 1) end,
     ["sums along an axis"] = function(x) return np.cumsum(np.reshape(x, { 64 }), 0) end,
@@ -76,10 +83,16 @@ describe("not recorded is what depends on", function()
       return x
     end,
     ["what Lua looked at"] = function(x) return x * np.sum(x):item() end,
-    ["what was moved"] = function(x) return shardrt.reshard(x, columns) end,
   } do
     it(what, function() assert.is_nil(recorded(f)) end)
   end
+
+  it("a move to other devices", function()
+    local to = shardrt.devices()[shardrt.device_count()]
+    local x, last = array_of(1), shardrt.NamedSharding(shardrt.Mesh({ 1 }, { "b" }, { to }), P())
+    local _, program = recording.of({ x }, function() return { shardrt.reshard(x, last) } end)
+    assert.equal(shardrt.device_count() == 1, program.run ~= nil)
+  end)
 
   it("or a program that never began", function()
     local cannot_be_made = setmetatable({}, { __index = function() error "no" end })

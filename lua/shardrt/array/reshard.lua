@@ -18,6 +18,7 @@ local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local unplaced = require "shardrt.array.unplaced"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 ---@class shardrt.reshard.words
@@ -260,6 +261,7 @@ function reshard.array(caller, x, to, given, move)
     moved = numbering.made_by_all(array.wrap(out, to))
     buffers.tell_collector(moved, x)
   end
+  watch.moved(x.handle, moved.handle)
   if options.donate ~= 0 then x:delete() end
   return moved
 end
@@ -285,6 +287,7 @@ function reshard.assemble(caller, out, arrays, starts)
     end
   end
   if current.info.planning ~= 0 then return end
+  watch.called(C.shardrt_assemble, current.job, #arrays, handles, by, out.handle)
   called_by_all(caller, C.shardrt_assemble, current.job, #arrays, handles, by, out.handle)
   buffers.tell_collector(out)
 end

@@ -14,6 +14,11 @@ function watch.made(handle) local _ = handle end
 ---@param handle ffi.cdata*
 function watch.shared(from, handle) local _, _ = from, handle end
 
+--- A new handle with another's data, laid out in another way.
+---@param from ffi.cdata*
+---@param handle ffi.cdata*
+function watch.moved(from, handle) local _, _ = from, handle end
+
 --- A handle whose array has the same numbers whenever it is made: the host gave them, or its form does.
 ---@param handle ffi.cdata*
 function watch.constant(handle) local _ = handle end

@@ -276,7 +276,7 @@ local STATIC = { static_argnums = true, static_argnames = true }
 --- So f does nothing but compute with what it is given. It is an error where f looks at elements, computes with other
 --- arrays, or changes its upvalues, and where these have changed. Within a function that is run as one (grad, another
 --- jit, explain) and in a job of several processes f itself is run. It is run each time, too, where it makes random
---- numbers, or moves arrays between devices.
+--- numbers, or moves arrays to other devices.
 ---@generic F: function
 ---@param f F
 ---@param options shardrt.JitOptions?

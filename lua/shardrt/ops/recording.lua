@@ -30,9 +30,9 @@ local function address(pointer) return tonumber(ffi.cast("intptr_t", pointer)) e
 -- The functions that may be recorded: what they do follows from their arguments alone.
 local NAMES = {}
 for _, name in ipairs {
-  "alias", "argsort", "array_fill_from", "concatenate", "cumsum", "elementwise", "elementwise_several", "iota",
-  "linspace", "matmul", "pad", "reduce", "reduce_elements", "regroup", "slice", "softmax", "take", "take_add",
-  "take_rows", "take_update", "transpose", "windows",
+  "alias", "argsort", "array_fill_from", "assemble", "concatenate", "cumsum", "elementwise", "elementwise_several",
+  "iota", "linspace", "matmul", "pad", "reduce", "reduce_elements", "regroup", "slice", "softmax", "take",
+  "take_add", "take_rows", "take_update", "transpose", "windows",
 } do
   NAMES[address(C["shardrt_" .. name])] = "shardrt_" .. name
 end
@@ -101,6 +101,18 @@ local function refuse_other(handle)
     .. "when another takes its place; give it as an argument", open.caller, kind, shape.text(sizes))
 end
 
+-- Gives an array that a call makes a place; nil: there is no memory for it.
+local function make_place(handle, call)
+  local like = outline(handle)
+  if not like then return nil end
+  local place = open.count
+  open.count, open.places[address(handle)] = place + 1, place
+  call.made[#call.made + 1] = place
+  call.outlines[#call.outlines + 1] = constant(like)
+  call.uses[place] = true
+  return place
+end
+
 -- Where an array of a call stands, or nil: the program could not have it.
 local function place_of(handle, call)
   local place = open.places[address(handle)]
@@ -108,14 +120,7 @@ local function place_of(handle, call)
   if place == nil or place == false and has_data(handle) then return nil end
   if place == "constant" then place = hold(handle) end
   if place == nil then return nil end
-  if not place then
-    local like = outline(handle)
-    if not like then return nil end
-    place = open.count
-    open.count, open.places[address(handle)] = place + 1, place
-    call.made[#call.made + 1] = place
-    call.outlines[#call.outlines + 1] = constant(like)
-  end
+  if not place then return make_place(handle, call) end
   call.uses[place] = true
   return place
 end
@@ -136,6 +141,7 @@ local function of_cdata(value, call)
   local kind = tostring(value):match "^cdata<(.*)>"
   if not kind then return ("K[%d]"):format(constant(value)) end -- a number of 64 bits
   kind = kind:gsub("^const ", "")
+  if kind == "struct shardrt_job *" then return "J.job" end -- the one that the process is in then
   if kind == "struct shardrt_array *" then
     local place = place_of(value, call)
     return place and ("S[%d]"):format(place)
@@ -163,10 +169,13 @@ local function text_of(value, call)
   return type(value) == "number" and ("K[%d]"):format(constant(value)) or nil
 end
 
+local function new_call(name)
+  return { name = name, arguments = {}, handles = {}, made = {}, outlines = {}, uses = {} }
+end
+
 local function note(call, ...)
   if #open.calls >= MOST then return false end
-  local made = { name = type(call) == "cdata" and NAMES[address(call)], arguments = {}, handles = {}, made = {},
-    outlines = {}, uses = {} }
+  local made = new_call(type(call) == "cdata" and NAMES[address(call)])
   if not made.name then return false end
   for i = 1, select("#", ...) do
     local text = text_of(select(i, ...), made)
@@ -185,6 +194,24 @@ function recording.note(call, ...)
 end
 
 watch.called = recording.note
+
+-- A move between devices, which was done; the program has it done by a call for what is all in one process. That is
+-- tried here: it is not for other devices than x has.
+local function note_move(from, handle)
+  local trial = outline(handle)
+  if #open.calls >= MOST or not trial or C.shardrt_regroup(from, trial) < 0 then return false end
+  local call = new_call "shardrt_regroup"
+  local place = place_of(from, call)
+  local to = place and make_place(handle, call)
+  if not to then return false end
+  call.arguments = { ("S[%d]"):format(place), ("S[%d]"):format(to) }
+  open.calls[#open.calls + 1] = call
+  return true
+end
+
+function watch.moved(from, handle)
+  if open and (not open.problem or open.caller) then open.problem = not note_move(from, handle) or open.problem end
+end
 
 function watch.made(handle)
   if open then open.places[address(handle)] = false end
@@ -233,7 +260,7 @@ local function last_uses(calls, inputs, outputs, held)
 end
 
 local function text_of_part(calls, frees, first, last)
-  local lines = { "local C, K, S, out = ...", "return function()", "local code" }
+  local lines = { "local C, J, K, S, out = ...", "return function()", "local code" }
   local function add(...) lines[#lines + 1] = (...):format(select(2, ...)) end
   for i = first, last do
     local call = calls[i]
@@ -256,7 +283,7 @@ local function run_of(made, places, frees)
   local parts = {}
   for first = 1, #made.calls, PART do
     local text = text_of_part(made.calls, frees, first, math.min(first + PART - 1, #made.calls))
-    parts[#parts + 1] = assert(loadstring(text, "=recording"))(C, made.constants, places, out)
+    parts[#parts + 1] = assert(loadstring(text, "=recording"))(C, current, made.constants, places, out)
   end
   if #parts == 1 then return parts[1] end
   return function()
