@@ -5,6 +5,8 @@
 -- program would not see is an error.
 
 local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
+local ffi = require "ffi"
 local recording = require "shardrt.ops.recording"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
@@ -17,6 +19,7 @@ math.randomseed(seed)
 
 local N = random_functions.N
 local alone = shardrt.process_count() == 1
+local on_host = shardrt.devices()[1].platform == "host"
 local mesh = shardrt.make_mesh(shardrt.device_count() == 8 and { 4, 2 } or { 1, 1 }, { "a", "b" })
 local function over(...) return shardrt.NamedSharding(mesh, P(...)) end
 local whole, by_rows, by_columns, by_both = over(), over("a"), over(nil, "b"), over("a", "b")
@@ -65,7 +68,7 @@ local function assert_ran(times, ran) assert.equal(alone and times or 0, ran) en
 
 local function assert_fails(text, f, ...)
   local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
+  assert.is_false(ok, text)
   assert.truthy(problem:find(text, 1, true), problem)
 end
 
@@ -126,8 +129,8 @@ describe("shardrt.jit", function()
             for _, x in ipairs(tree.leaves(given)) do assert_fails("deleted", function() return x + 1 end) end
           end
         end)
-        assert.equal(3, recordings) -- the scale, which nobody placed, lies like the rest after the first step
-        assert_ran(5, ran)
+        assert.equal(alone and 3 or 0, recordings) -- the scale is placed after the first step
+        if on_host then assert_ran(5, ran) end -- GPUs' labels are looked at by Lua
       end)
     end
 
@@ -264,7 +267,7 @@ describe("shardrt.jit", function()
         end
       end
       local _, recordings = counted(go)
-      assert.equal(#kinds, recordings)
+      assert.equal(alone and #kinds or 0, recordings)
       local ran, again = counted(go)
       assert.equal(0, again)
       assert_ran(#kinds, ran)
@@ -275,23 +278,105 @@ describe("shardrt.jit", function()
       local _, recordings = counted(function()
         for k = 1, 300 do assert.equal(np.sum(x):item() * k, np.sum(jitted(x, k)):item()) end
       end)
-      assert.is_true(recordings < 80, recordings)
+      assert.is_true(recordings < 90, recordings)
+      recordings = select(2, counted(function() -- one that stays is found among them
+        for _ = 1, 40 do assert.equal(np.sum(x):item() / 2, np.sum(jitted(x, 0.5)):item()) end
+      end))
+      assert.equal(alone and 1 or 0, recordings)
       assert.equal(0, (select(2, counted(function() -- a number in an array
         jitted = jit(function(y, k) return y * k end)
         jitted(x, np.asarray(1.5))
-      end))) - 1)
+      end))) - (alone and 1 or 0))
       assert_ran(200, counted(function()
         for k = 1, 200 do jitted(x, np.asarray(k + 0.5)) end
       end))
     end)
   end)
 
-  describe("refuses", function()
+  describe("sees", function()
     local x
-
     before_each(function() x = random_of(whole) end)
 
-    it("a look at elements", function()
+    it("metatables of arguments, which f's results may have, too", function()
+      local Model = { times = 2 }
+      Model.__index = Model
+      function Model:of(y) return y * self.w * self.times end
+      local Other = { __index = { of = Model.of, times = 3 }, __metatable = "locked" }
+      local function f(model, y) return model:of(y), model end
+      local jitted = jit(f)
+      for _ = 1, 2 do
+        for _, metatable in ipairs { Model, Other } do
+          local made, model = jitted(setmetatable({ w = x }, metatable), x)
+          assert.equal(text_of(f(setmetatable({ w = x }, metatable), x)), text_of(made))
+          assert.equal(text_of(made), text_of(model:of(x)))
+          assert.equal(metatable == Model and Model or "locked", getmetatable(model))
+        end
+      end
+    end)
+
+    it("what is a gradient, and what the precision is", function()
+      local sgd = optimizer.sgd { learning_rate = 0.1 }
+      local g = shardrt.grad(function(y) return np.sum(y * y) end)(x)
+      local swapped = jit(function(p, q) return (sgd:update(q, p, {})) end)
+      for _ = 1, 3 do
+        assert_fails("the parameters are what `grad` gave", swapped, x, g)
+        assert.equal(text_of(g - x * 0.1), text_of(swapped(x, g + 0)))
+      end
+      local of = jit(function(y) return shardrt.grad(function(z) return np.sum(z * z) end)(y) end)
+      for _ = 1, 3 do assert_fails("the parameters are what `grad` gave", sgd.update, sgd, of(x), x, {}) end
+      local product = jit(function(y) return np.dot(y, y) end)
+      local _, recordings = counted(function()
+        for _, name in ipairs { "float32", "tensorfloat32", "float32" } do
+          shardrt.default_matmul_precision(name)
+          product(x)
+        end
+      end)
+      assert.equal(alone and 2 or 0, recordings)
+    end)
+
+    it("no text of an array's numbers, and tells who explains it of each step", function()
+      local texts = {}
+      local jitted = jit(function(y)
+        texts[#texts + 1] = tostring(y)
+        return y * 2
+      end)
+      local y = random_of(nil, { 2 })
+      jitted(y)
+      assert.equal(not alone, texts[1]:find("{[^}]*{", 1) ~= nil or texts[1]:find ": {" ~= nil, texts[1])
+      jitted(y)
+      local told = {}
+      dispatch.observer = function(what) told[#told + 1] = what end
+      jitted(y)
+      dispatch.observer = nil
+      assert.same({ "np.multiply" }, told)
+    end)
+  end)
+
+  it("frees what is used last while a program runs, and keeps nothing", function()
+    if not (alone and on_host) then return end
+    local jitted = jit(function(y)
+      for k = 1, 40 do y = np.cumsum(y + k, 1) end
+      return np.sum(y)
+    end)
+    local x = random_of(whole, { 64, 512 })
+    jitted(x)
+    collectgarbage()
+    collectgarbage()
+    local peak = ffi.new "size_t[1]"
+    local before = tonumber(C.shardrt_result_bytes(peak))
+    local value = jitted(x)
+    local most = tonumber(C.shardrt_result_bytes(peak))
+    assert.is_true(tonumber(peak[0]) - before < 5 * 64 * 512 * 4, tonumber(peak[0]) - before)
+    assert.is_true(most - before < 1000, most - before)
+    assert.truthy(value)
+  end)
+
+  describe("refuses", function()
+    local x
+    local it_alone = alone and it or function() end -- where f is recorded
+    before_each(function() x = random_of(whole) end)
+
+    it_alone("a look at elements", function()
       for i, look in ipairs {
         function(y) return np.sum(y):item() end, function(y) return y:to_table() end,
         function(y) return y.addressable_shards end, shardrt.process_allgather, shardrt.device_get,
@@ -307,7 +392,49 @@ describe("shardrt.jit", function()
       end
     end)
 
-    it("arrays that the function is not given, also as a result", function()
+    it_alone("what is swallowed by pcall, too", function()
+      local other = random_of(whole)
+      for _, f in ipairs { function(y) return y:to_table()[1] end, function(y) return y + other end } do
+        local jitted = jit(function(y)
+          local ok, z = pcall(f, y)
+          return ok and y * z or y
+        end)
+        assert_fails("jit: the function ", jitted, x)
+        assert_fails("jit: the function ", jitted, x)
+      end
+    end)
+
+    it("results that would be the same each time, and a yield", function()
+      local told = "which would be the same one each time"
+      assert_fails(told, jit(function(y) return function() return y end end), x)
+      assert_fails(told, jit(function(y) return y, ndarray.zeros { 2 } end), x)
+      assert_fails(told, jit(function(y) return { y, io.stdout } end), x)
+      local named = jit(function(y) return setmetatable({}, { __index = { y } }) end)
+      assert_fails("a metatable that no argument has", named, x)
+      local jitted = jit(function(y)
+        coroutine.yield()
+        return y
+      end)
+      local ok, problem = coroutine.resume(coroutine.create(function() return jitted(x) end))
+      assert.is_false(ok)
+      assert.truthy(problem:find("the function yields; what grad, jit or explain is given", 1, true), problem)
+      assert.is_false(recording.is_open())
+      local gone = jit(function(y)
+        y:delete()
+        return y
+      end)
+      if alone then assert_fails("deleted", gone, x) end
+      assert.truthy(x + 1)
+    end)
+
+    it_alone("an optimizer whose learning rate is a function", function()
+      local adam = optimizer.adam { learning_rate = function(step) return 0.1 / (step + 1) end }
+      local state = adam:init(x)
+      assert_fails("optimizer.adam: learning_rate is a function of how many steps there were",
+        jit(function(p, g, s) return adam:update(p, g, s) end), x, x + 0, state)
+    end)
+
+    it_alone("arrays that the function is not given, also as a result", function()
       local other = random_of(whole)
       local told = "jit: the function computes with an array that it is not given, float32 {8, 8}"
       assert_fails(told, jit(function(y) return y + other end), x)
@@ -316,7 +443,7 @@ describe("shardrt.jit", function()
       assert_fails(told, jit(function(y) return of(y) end), x)
     end)
 
-    it("upvalues that change, and their change", function()
+    it_alone("upvalues that change, and their change", function()
       local rate, seen = 0.5, 0
       local jitted = jit(function(y) return y * rate end)
       assert.equal(text_of(x * 0.5), text_of(jitted(x)))

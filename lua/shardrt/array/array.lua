@@ -383,7 +383,7 @@ end
 -- The value of an array that was made already and is whole in this process; nil: it is not.
 local function known_value(x)
   local handle = class.inside(x).handle
-  if not handle or current.info.planning ~= 0 then return nil end
+  if not handle or current.info.planning ~= 0 or not watch.shows() then return nil end
   local shard_count = tonumber(C.shardrt_array_shard_count(handle))
   if shard_count == 0 or C.shardrt_array_buffer(handle, 0) == nil then return nil end
   local host = ndarray.words.empty(x.shape, x.dtype)

@@ -28,6 +28,10 @@ function watch.constant(handle) local _ = handle end
 ---@param ... any
 function watch.called(call, ...) local _, _ = call, ... end
 
+--- Whether the text of an array may show its elements.
+---@return boolean
+function watch.shows() return true end
+
 --- Somebody looks at an array's elements.
 function watch.looked() end
 

@@ -1,7 +1,8 @@
 -- Functions of arrays that are run once, and whose C calls are run from then on (ops/recording.lua).
 --
--- A program goes on with what the function saw when it was recorded. So whatever could be seen to change without a new
--- program is an error: elements of arrays, arrays that the function is not given, its upvalues.
+-- A program goes on with what the function saw when it was recorded. So it is an error if the function looks at
+-- elements, computes with arrays that it is not given, or changes an upvalue of its own, or one has changed. What the
+-- functions that it calls refer to, and what is in tables, nobody watches.
 
 local ffi = require "ffi"
 local array = require "shardrt.array.array"
@@ -23,8 +24,8 @@ local jit = { words = words }
 
 local CALLER = "jit"
 
--- Programs of a function that are kept, and how often more of them must be run than are recorded: recording takes some
--- time, and of arguments that are others each time it never pays.
+-- Programs of a function that are kept, and of how many more calls one may be recorded: recording takes some time, and
+-- of arguments that are others each time it never pays.
 local PROGRAMS, OFTEN = 64, 16
 
 ---@class shardrt.jit.function
@@ -32,13 +33,15 @@ local PROGRAMS, OFTEN = 64, 16
 ---@field donated integer[] # arguments whose arrays are given up; the first one is 1
 ---@field known shardrt.jit.known[] # the last one stands first
 ---@field recorded integer # ever
----@field runs integer # of programs
+---@field calls integer # that ran a program, or had none
 ---@field upvalues {name: string, value: any}[]? # of f, before it was recorded first
 
 ---@class shardrt.jit.known
 ---@field count integer # arguments
 ---@field arguments shardrt.jit.tree[]
 ---@field ends integer[] # by arguments, how many arrays they have with those before
+---@field marks boolean[] # by arrays, whether it is a gradient
+---@field metatables table<table, true> # of the arguments' tables
 ---@field precision string
 ---@field program shardrt.recording.program? # nil: none was tried
 ---@field results shardrt.jit.tree[]
@@ -54,21 +57,66 @@ local ARRAY = {} ---@type shardrt.jit.tree
 
 -- ---- values ----
 
--- The tree of a value, whose arrays are added to a list, and host arrays as such where it is an argument.
-local function tree_of(value, arrays, is_argument, depth)
-  if array.is(value) or is_argument and ndarray.is(value) then
-    arrays[#arrays + 1] = dispatch.array(CALLER, value)
-    return ARRAY
-  end
-  if type(value) ~= "table" or class.is(value) then return { value = value } end
+local function metatable_of(value) return not list.is_plain(value) and debug.getmetatable(value) or nil end
+
+-- The tree of a table; `visit` gives those of its entries.
+local function tree_of_table(value, depth, visit)
   tree.check_depth(CALLER, depth)
   local keys, trees = {}, {}
   for key, entry in pairs(value) do
     keys[#keys + 1] = key
-    trees[#keys] = tree_of(entry, arrays, is_argument, depth + 1)
+    trees[#keys] = visit(entry, depth + 1)
   end
-  local metatable = getmetatable(value)
-  return { keys = keys, trees = trees, metatable = type(metatable) == "table" and metatable or nil }
+  return { keys = keys, trees = trees, metatable = metatable_of(value) }
+end
+
+-- The tree of an argument, whose arrays are added to a list, host arrays as such.
+local function tree_of_argument(value, arrays, metatables, depth)
+  if array.is(value) or ndarray.is(value) then
+    arrays[#arrays + 1] = dispatch.array(CALLER, value)
+    return ARRAY
+  end
+  if type(value) ~= "table" or class.is(value) then return { value = value } end
+  local made = tree_of_table(value, depth, function(entry, deeper)
+    return tree_of_argument(entry, arrays, metatables, deeper)
+  end)
+  if made.metatable then metatables[made.metatable] = true end
+  return made
+end
+
+-- What a result may be beside arrays and tables: what never changes, and refers to no array.
+local PLAIN = { ["nil"] = true, boolean = true, number = true, string = true }
+
+local function check_plain(value)
+  if ndarray.is(value) then
+    fail("%s: the function returns a host array, which would be the same one each time; np.asarray(h) is an array",
+      CALLER)
+  end
+  local is_number = type(value) == "cdata" and tonumber(value) ~= nil
+  if not PLAIN[type(value)] and not is_number and not class.is(value) then
+    fail("%s: the function returns %s, which would be the same one each time; it returns arrays, tables of them, "
+      .. "numbers and texts", CALLER, list.show(value))
+  end
+end
+
+-- The tree of a result, whose arrays are added to a list. The metatables of its tables must be among the arguments'.
+local function tree_of_result(value, arrays, metatables, depth)
+  if array.is(value) then
+    arrays[#arrays + 1] = value
+    return ARRAY
+  end
+  if type(value) ~= "table" or class.is(value) then
+    check_plain(value)
+    return { value = value }
+  end
+  local made = tree_of_table(value, depth, function(entry, deeper)
+    return tree_of_result(entry, arrays, metatables, deeper)
+  end)
+  if made.metatable and not metatables[made.metatable] then
+    fail("%s: the function returns a table with a metatable that no argument has: it would be the same one each time",
+      CALLER)
+  end
+  return made
 end
 
 -- The value that has those arrays, which begin after `at` others; and how many have been taken then.
@@ -77,7 +125,8 @@ local function value_of(of, arrays, at)
   if not of.keys then return of.value, at end
   local made = {}
   for i, key in ipairs(of.keys) do made[key], at = value_of(of.trees[i], arrays, at) end
-  return of.metatable and setmetatable(made, of.metatable) or made, at
+  if of.metatable then debug.setmetatable(made, of.metatable) end
+  return made, at
 end
 
 local function values_of(trees, count, arrays)
@@ -94,15 +143,14 @@ local function is_same(a, b)
   return a == b and (kind ~= "cdata" or ffi.typeof(a) == ffi.typeof(b))
 end
 
--- Whether an argument has that tree; its arrays are added to a list.
+-- Whether an argument has that tree; its arrays and host arrays are added to a list.
 local function has_tree(value, of, arrays)
   if of == ARRAY then
-    local is_array = array.is(value) or ndarray.is(value)
-    if is_array then arrays[#arrays + 1] = dispatch.array(CALLER, value) end
-    return is_array
+    arrays[#arrays + 1] = value
+    return array.is(value) or ndarray.is(value)
   end
   if not of.keys then return is_same(of.value, value) end
-  if type(value) ~= "table" or class.is(value) then return false end
+  if type(value) ~= "table" or class.is(value) or metatable_of(value) ~= of.metatable then return false end
   for i = 1, #of.keys do
     local entry = rawget(value, of.keys[i])
     if entry == nil or not has_tree(entry, of.trees[i], arrays) then return false end
@@ -110,6 +158,15 @@ local function has_tree(value, of, arrays)
   local count = 0
   for _ in sorted_pairs.next, value do count = count + 1 end
   return count == #of.keys
+end
+
+-- Whether arrays have the forms of a program's, and are gradients where those are; host arrays become arrays.
+local function fit(arrays, known)
+  for i = 1, #arrays do
+    arrays[i] = dispatch.array(CALLER, arrays[i])
+    if array.is_gradient(arrays[i]) ~= known.marks[i] then return false end
+  end
+  return recording.fits(known.program, arrays)
 end
 
 -- ---- what a function refers to ----
@@ -144,24 +201,29 @@ local function known_of(self, arguments, count)
   for _, known in ipairs(self.known) do
     local arrays, fits = {}, known.count == count and known.precision == precision.of(CALLER)
     for i = 1, count do fits = fits and has_tree(arguments[i], known.arguments[i], arrays) end
-    if fits and recording.fits(known.program, arrays) then return known, arrays end
+    if fits and fit(arrays, known) then return known, arrays end
   end
 end
 
 -- What is to be known of arguments of which nothing is, and their arrays.
 local function new_of(arguments, count)
-  local made, arrays = { count = count, arguments = {}, ends = { [0] = 0 }, precision = precision.of(CALLER) }, {}
+  local made, arrays = { count = count, arguments = {}, ends = { [0] = 0 }, marks = {}, metatables = {} }, {}
+  made.precision = precision.of(CALLER)
   for i = 1, count do
-    made.arguments[i] = tree_of(arguments[i], arrays, true, 1)
+    made.arguments[i] = tree_of_argument(arguments[i], arrays, made.metatables, 1)
     made.ends[i] = #arrays
   end
+  for i, x in ipairs(arrays) do made.marks[i] = array.is_gradient(x) end
   return made, arrays
 end
 
 -- The arrays as objects of their own, which only this call has: f may be given one twice, or compare them.
 local function others(arrays)
   local made = {}
-  for i, x in ipairs(arrays) do made[i] = dispatch.another(CALLER, x) end
+  for i, x in ipairs(arrays) do
+    made[i] = dispatch.another(CALLER, x)
+    if array.is_gradient(x) then array.mark_gradient(made[i]) end
+  end
   return made
 end
 
@@ -171,7 +233,7 @@ local function run(self, known, arrays)
   local arguments = values_of(known.arguments, known.count, arrays)
   local results, count = list.pack(tape.within(self.f, unpack(arguments, 1, known.count)))
   local made, trees = {}, {}
-  for i = 1, count do trees[i] = tree_of(results[i], made, false, 1) end
+  for i = 1, count do trees[i] = tree_of_result(results[i], made, known.metatables, 1) end
   return made, trees, count
 end
 
@@ -209,7 +271,6 @@ end
 local function run_program(self, known, arrays)
   local made = recording.is_possible() and recording.run(known.program, arrays)
   if not made then return results_of(run(self, known, others(arrays))) end
-  self.runs = self.runs + 1
   return values_of(known.results, known.result_count, made), known.result_count
 end
 
@@ -233,12 +294,12 @@ local function call(self, ...)
   local arguments, count = list.pack(...)
   local known, arrays = known_of(self, arguments, count)
   local results, result_count
+  self.calls = self.calls + 1
   if known then
     results, result_count = run_program(self, known, arrays)
   else
     known, arrays = new_of(arguments, count)
-    local may_record = not dispatch.is_planning() and self.recorded <= PROGRAMS + self.runs / OFTEN
-    if may_record then
+    if recording.is_possible() and self.recorded <= PROGRAMS + self.calls / OFTEN then
       results, result_count = run_recorded(self, known, arrays)
     else
       results, result_count = results_of(run(self, known, others(arrays)))
@@ -294,7 +355,7 @@ function words.jit(f, options)
     end
   end
   fail.keywords(CALLER, options, OPTIONS, ALIASES)
-  local self = { f = f, donated = donated(options.donate_argnums), known = {}, recorded = 0, runs = 0 }
+  local self = { f = f, donated = donated(options.donate_argnums), known = {}, recorded = 0, calls = 0 }
   return function(...) return call(self, ...) end
 end
 

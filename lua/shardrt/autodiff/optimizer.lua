@@ -130,9 +130,13 @@ local function first_step()
   return step
 end
 
-local function count_of(step)
+local function count_of(caller, step)
   local count = counts[step]
   if not count and dispatch.is_planning() then return 0 end
+  if not count and recording.is_open() then
+    fail("%s: learning_rate is a function of how many steps there were, which shardrt.jit would not call again; call "
+      .. "update outside of it, or give the rate as a number", caller)
+  end
   return count or step:item() -- of a checkpoint
 end
 
@@ -146,7 +150,7 @@ end
 -- The learning rate of a step; where it is a function, of the number of updates before.
 local function rate_of(caller, o, state)
   if type(o.learning_rate) == "number" then return o.learning_rate end
-  local count = count_of(state.step)
+  local count = count_of(caller, state.step)
   local rate = o.learning_rate(count)
   if type(rate) ~= "number" then
     fail("%s: learning_rate(%d) gave %s; it gives a number", caller, count, list.show(rate))

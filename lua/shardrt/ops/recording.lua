@@ -54,6 +54,7 @@ end
 ---@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
 ---@field problem boolean # there is no program
 ---@field caller string? # who allows nothing that the program would not do; nil: then there is no program
+---@field refused string? # what it did nevertheless: its error, which the function may have caught
 
 local open ---@type shardrt.recording.open?
 
@@ -93,11 +94,18 @@ local function hold(handle)
   return place
 end
 
+-- An error of what is done, and of the whole, should the function go on.
+local function refuse(...)
+  local _, problem = pcall(fail, ...)
+  open.refused = open.refused or problem
+  error(problem, 0)
+end
+
 -- An array that the function was not given would be the same one whenever the program runs.
 local function refuse_other(handle)
   local kind = dtype.coded(C.shardrt_array_dtype(handle)).name
   local sizes = shape.from_c(tonumber(C.shardrt_array_ndim(handle)), C.shardrt_array_shape(handle))
-  fail("%s: the function computes with an array that it is not given, %s %s: its program would go on with this one "
+  refuse("%s: the function computes with an array that it is not given, %s %s: its program would go on with this one "
     .. "when another takes its place; give it as an argument", open.caller, kind, shape.text(sizes))
 end
 
@@ -225,10 +233,15 @@ function watch.constant(handle)
   if open and open.caller and not open.places[address(handle)] then open.places[address(handle)] = "constant" end
 end
 
+function watch.shows() -- the text of an array: its numbers, too
+  if open then open.problem = open.problem or not open.caller end
+  return not open or not open.caller
+end
+
 function watch.looked() -- what follows may depend on what was seen
   if open and open.caller then
-    fail("%s: the function looks at an array's elements, which its program would not; np.where chooses among elements, "
-      .. "and what the function returns can be looked at afterwards", open.caller)
+    refuse("%s: the function looks at an array's elements, which its program would not; np.where chooses among "
+      .. "elements, and what the function returns can be looked at afterwards", open.caller)
   end
   if open then open.problem = true end
 end
@@ -324,6 +337,7 @@ end
 local function recorded(f, ...)
   local results = made_by(f, ...)
   for _, x in ipairs(open.caller and results or {}) do
+    array.check(open.caller, x)
     if open.places[address(x.handle)] == nil then refuse_other(x.handle) end
   end
   return results
@@ -337,6 +351,7 @@ local function record(caller, arrays, f, ...)
   end
   open = made
   local ok, results = pcall(recorded, f, ...)
+  if made.refused then ok, results = false, made.refused end
   if ok and not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
   open = nil
   if not ok then error(results, 0) end
@@ -418,7 +433,8 @@ function recording.run(program, arrays)
   if not program.run then return nil end
   for i = 1, #arrays do program.places[i - 1] = arrays[i].handle end
   for place, handle in sorted_pairs.next, program.held do program.places[place] = handle end
-  local ok, results = program.run() >= 0, nil
+  local ok, results = pcall(program.run) -- Lua may have no memory for it
+  ok = ok and results >= 0
   if ok then ok, results = pcall(taken_over, program, arrays) end
   clear(program)
   return ok and results or nil

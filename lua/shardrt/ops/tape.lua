@@ -76,14 +76,27 @@ local function finish_all(value, depth)
   end
 end
 
+-- C calls it, so that the function cannot yield: what others do then would be taken for its own.
+local task
+local function run_task()
+  local own = task
+  task = nil
+  own.results, own.result_count = list.pack(pcall(own.f, unpack(own.arguments, 1, own.count)))
+end
+
 --- Runs f(...) as one; an error is passed on.
 ---@param f function
 ---@param ... any
 ---@return any ...
 function tape.within(f, ...)
-  scopes = scopes + 1
-  local results, count = list.pack(pcall(f, ...))
+  local own = { f = f, arguments = { ... }, count = select("#", ...) }
+  scopes, task = scopes + 1, own
+  string.gsub(" ", " ", run_task)
   scopes = scopes - 1
+  local results, count = own.results, own.result_count
+  if not results[1] and tostring(results[2]):find("yield across", 1, true) then
+    fail "the function yields; what grad, jit or explain is given computes and returns"
+  end
   if not results[1] then error(results[2], 0) end
   for i = 2, count do finish_all(results[i], 1) end
   return unpack(results, 2, count)
