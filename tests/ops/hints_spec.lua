@@ -59,7 +59,8 @@ describe("a message", function()
   end)
 
   it("tells what words of JAX are here", function()
-    tells('shardrt has no word "jit"; nothing is compiled before', function() return shardrt.jit end)
+    tells('shardrt has no word "pmap"; each operation runs where its operands lie', function() return shardrt.pmap end)
+    tells('shardrt.numpy has no word "jit"; shardrt.jit(f)', function() return np.jit end)
     tells('shardrt.numpy has no word "tensordot"; np.einsum(', function() return np.tensordot end)
     tells('shardrt.random has no word "PRNGKey"; shardrt.random.key(seed)', function()
       return shardrt.random.PRNGKey

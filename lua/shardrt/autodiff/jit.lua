@@ -13,6 +13,7 @@ local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local precision = require "shardrt.ops.precision"
 local recording = require "shardrt.ops.recording"
+local shape = require "shardrt.layout.shape"
 local sorted_pairs = require "shardrt.base.sorted_pairs"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
@@ -25,14 +26,16 @@ local jit = { words = words }
 local CALLER = "jit"
 
 -- Programs of a function that are kept, and of how many more calls one may be recorded: recording takes some time, and
--- of arguments that are others each time it never pays.
-local PROGRAMS, OFTEN = 64, 16
+-- of arguments that are others each time it never pays. After how many recordings that were no programs, and none that
+-- was, f is no more recorded.
+local PROGRAMS, OFTEN, VAIN = 16, 64, 4
 
 ---@class shardrt.jit.function
 ---@field f function
 ---@field donated integer[] # arguments whose arrays are given up; the first one is 1
 ---@field known shardrt.jit.known[] # the last one stands first
 ---@field recorded integer # ever
+---@field vain integer # of these, those that are no programs; a program makes it negative for good
 ---@field calls integer # that ran a program, or had none
 ---@field upvalues {name: string, value: any}[]? # of f, before it was recorded first
 
@@ -163,7 +166,8 @@ end
 -- Whether arrays have the forms of a program's, and are gradients where those are; host arrays become arrays.
 local function fit(arrays, known)
   for i = 1, #arrays do
-    arrays[i] = dispatch.array(CALLER, arrays[i])
+    if ndarray.is(arrays[i]) then arrays[i] = dispatch.array(CALLER, arrays[i]) end
+    if array.is_gone(arrays[i]) then return false end
     if array.is_gradient(arrays[i]) ~= known.marks[i] then return false end
   end
   return recording.fits(known.program, arrays)
@@ -196,6 +200,29 @@ end
 
 -- ---- calls ----
 
+-- Where a tree has the first array that was deleted: "params.w", and the array.
+local function gone(value, path, depth)
+  if array.is(value) then
+    if array.is_gone(value) then return path, value end
+  elseif type(value) == "table" and not class.is(value) then
+    tree.check_depth(CALLER, depth)
+    for key, entry in pairs(value) do
+      local at, x = gone(entry, tree.branch(path, type(key) == "number" and key or tostring(key)), depth + 1)
+      if at then return at, x end
+    end
+  end
+end
+
+local function check_arrays(arguments, count)
+  for i = 1, count do
+    local at, x = gone(arguments[i], ("argument %d"):format(i - 1), 1)
+    if at then
+      fail("%s: %s, %s %s, was deleted; an array that a call was given to donate (donate_argnums counts from 0) is "
+        .. "gone then, and its results take its place", CALLER, at, x.dtype, shape.text(x.shape))
+    end
+  end
+end
+
 -- The program of arguments like these, and their arrays.
 local function known_of(self, arguments, count)
   for _, known in ipairs(self.known) do
@@ -209,6 +236,7 @@ end
 local function new_of(arguments, count)
   local made, arrays = { count = count, arguments = {}, ends = { [0] = 0 }, marks = {}, metatables = {} }, {}
   made.precision = precision.of(CALLER)
+  check_arrays(arguments, count)
   for i = 1, count do
     made.arguments[i] = tree_of_argument(arguments[i], arrays, made.metatables, 1)
     made.ends[i] = #arrays
@@ -227,11 +255,23 @@ local function others(arrays)
   return made
 end
 
+-- What f writes into tables that it is given would be lost.
+local function check_tables(known, arguments, arrays)
+  local now, same = {}, true
+  for i = 1, known.count do same = same and has_tree(arguments[i], known.arguments[i], now) end
+  for i = 1, #arrays do same = same and rawequal(now[i], arrays[i]) end
+  if not same then
+    fail("%s: the function changes a table that it is given, which its program would not; return a table with what "
+      .. "is new", CALLER)
+  end
+end
+
 -- Runs f for arrays in the places of its arguments': the arrays of what it returns, complete, the trees that these are
 -- in, and how many.
 local function run(self, known, arrays)
   local arguments = values_of(known.arguments, known.count, arrays)
   local results, count = list.pack(tape.within(self.f, unpack(arguments, 1, known.count)))
+  check_tables(known, arguments, arrays)
   local made, trees = {}, {}
   for i = 1, count do trees[i] = tree_of_result(results[i], made, known.metatables, 1) end
   return made, trees, count
@@ -259,12 +299,15 @@ local function run_recorded(self, known, arrays)
   local made, program = recording.of_all(CALLER, copies, run_noting, self, known, copies)
   local one = changed(self.f, before)
   if one then
-    fail("%s: the function of %s changes %s, which is not its own; a program of its arithmetic would not: let it give "
-      .. "the new value back", CALLER, where_is(self.f), one.name)
+    fail("%s: the function of %s changes %s, a local variable outside it, which its program would not; return the new "
+      .. "value", CALLER, where_is(self.f), one.name)
   end
   if #self.known >= PROGRAMS then self.known = {} end
-  known.program, self.upvalues, self.recorded = program, self.upvalues or before, self.recorded + 1
+  self.upvalues, self.recorded = self.upvalues or before, self.recorded + 1
+  self.vain = program.run and -1 / 0 or self.vain + 1
+  known.program = program
   table.insert(self.known, 1, known)
+  if self.vain >= VAIN then self.known = {} end
   return results_of(made, known.results, known.result_count)
 end
 
@@ -276,7 +319,7 @@ end
 
 local function give_up(self, known, arrays)
   for _, i in ipairs(self.donated) do
-    for k = i <= known.count and known.ends[i - 1] + 1 or 1, known.ends[i] or 0 do
+    for k = known.ends[i - 1] + 1, known.ends[i] do
       if not array.is_gone(arrays[k]) then arrays[k]:delete() end
     end
   end
@@ -288,10 +331,19 @@ local function call(self, ...)
   end
   local one, value = changed(self.f, self.upvalues or {})
   if one then
+    local was, now = list.show(one.value), list.show(value)
+    if was == now then now = "another one" end
     fail("%s: the function of %s refers to %s, which was %s when a program was made of it, and is %s now; give it as "
-      .. "an argument", CALLER, where_is(self.f), one.name, list.show(one.value), list.show(value))
+      .. "an argument, and a number that changes often as an array, as np.asarray(n)", CALLER, where_is(self.f),
+      one.name, was, now)
   end
   local arguments, count = list.pack(...)
+  for _, i in ipairs(self.donated) do
+    if i > count then
+      fail("%s: donate_argnums has %d, and the function is called with %d arguments; it counts them from 0", CALLER,
+        i - 1, count)
+    end
+  end
   local known, arrays = known_of(self, arguments, count)
   local results, result_count
   self.calls = self.calls + 1
@@ -299,7 +351,7 @@ local function call(self, ...)
     results, result_count = run_program(self, known, arrays)
   else
     known, arrays = new_of(arguments, count)
-    if recording.is_possible() and self.recorded <= PROGRAMS + self.calls / OFTEN then
+    if recording.is_possible() and self.vain < VAIN and self.recorded <= PROGRAMS + self.calls / OFTEN then
       results, result_count = run_recorded(self, known, arrays)
     else
       results, result_count = results_of(run(self, known, others(arrays)))
@@ -327,7 +379,11 @@ local function donated(given)
 end
 
 local OPTIONS, ALIASES = { donate_argnums = true }, { donate = "donate_argnums", donate_argnames = "donate_argnums" }
-local STATIC = { static_argnums = true, static_argnames = true }
+local NEEDLESS = {
+  static_argnums = "what is no array among the arguments is static, and each value has a program of its own",
+  in_shardings = "arguments lie as they are", out_shardings = "with_sharding_constraint(x, s) lays out a result",
+}
+NEEDLESS.static_argnames = NEEDLESS.static_argnums
 
 --- A function that gives what f gives, and takes Lua less time: f is run once for arguments of one kind, and its C
 --- calls are run from then on. Arguments may be nested tables. Their arrays and host arrays are of one kind where
@@ -343,19 +399,18 @@ local STATIC = { static_argnums = true, static_argnames = true }
 ---@param options shardrt.JitOptions?
 ---@return F
 function words.jit(f, options)
-  if type(f) ~= "function" then fail("%s: it takes a function of arrays, not %s", CALLER, list.show(f)) end
+  if type(f) ~= "function" then
+    fail("%s: it takes a function of arrays, not %s, as in jit(f, { donate_argnums = 0 })", CALLER, list.show(f))
+  end
   if options ~= nil and (type(options) ~= "table" or class.is(options)) then
     fail("%s: the options are a table, as in {donate_argnums = {0}}, not %s", CALLER, list.show(options))
   end
   if options == nil then options = {} end -- which NULL is, too
-  for name in pairs(STATIC) do
-    if options[name] ~= nil then
-      fail("%s: %s is not needed: what is no array among the arguments is static, and each value has a program of its "
-        .. "own", CALLER, name)
-    end
+  for name, why in pairs(NEEDLESS) do
+    if options[name] ~= nil then fail("%s: %s is not needed: %s", CALLER, name, why) end
   end
   fail.keywords(CALLER, options, OPTIONS, ALIASES)
-  local self = { f = f, donated = donated(options.donate_argnums), known = {}, recorded = 0, calls = 0 }
+  local self = { f = f, donated = donated(options.donate_argnums), known = {}, recorded = 0, vain = 0, calls = 0 }
   return function(...) return call(self, ...) end
 end
 

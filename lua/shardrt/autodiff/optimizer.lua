@@ -134,8 +134,8 @@ local function count_of(caller, step)
   local count = counts[step]
   if not count and dispatch.is_planning() then return 0 end
   if not count and recording.is_open() then
-    fail("%s: learning_rate is a function of how many steps there were, which shardrt.jit would not call again; call "
-      .. "update outside of it, or give the rate as a number", caller)
+    fail("%s: learning_rate is a function of how many steps there were, which shardrt.jit would not call again; jit "
+      .. "what gives the gradients, and call update outside of it", caller)
   end
   return count or step:item() -- of a checkpoint
 end

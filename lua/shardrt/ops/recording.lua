@@ -105,8 +105,8 @@ end
 local function refuse_other(handle)
   local kind = dtype.coded(C.shardrt_array_dtype(handle)).name
   local sizes = shape.from_c(tonumber(C.shardrt_array_ndim(handle)), C.shardrt_array_shape(handle))
-  refuse("%s: the function computes with an array that it is not given, %s %s: its program would go on with this one "
-    .. "when another takes its place; give it as an argument", open.caller, kind, shape.text(sizes))
+  refuse("%s: the function computes with an array that it is not given, %s %s, and its program would always take this "
+    .. "one; give it as an argument", open.caller, kind, shape.text(sizes))
 end
 
 -- Gives an array that a call makes a place; nil: there is no memory for it.
@@ -240,8 +240,8 @@ end
 
 function watch.looked() -- what follows may depend on what was seen
   if open and open.caller then
-    refuse("%s: the function looks at an array's elements, which its program would not; np.where chooses among "
-      .. "elements, and what the function returns can be looked at afterwards", open.caller)
+    refuse("%s: the function looks at an array's elements, which its program would not; return what is to be seen or "
+      .. "said afterwards, and choose among elements by np.where", open.caller)
   end
   if open then open.problem = true end
 end
