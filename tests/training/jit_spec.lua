@@ -25,23 +25,7 @@ local function over(...) return shardrt.NamedSharding(mesh, P(...)) end
 local whole, by_rows, by_columns, by_both = over(), over("a"), over(nil, "b"), over("a", "b")
 local layouts = { whole, by_rows, by_columns, by_both }
 
-local function random_of(layout, sizes, name)
-  local host = ndarray.zeros(sizes or { N, N }, "float32")
-  for i = 0, host.size - 1 do host.data[i] = math.random(-64, 64) / 32 end
-  local x = layout and shardrt.device_put(host, layout) or np.asarray(host) -- which nobody places
-  return name and np.astype(x, name) or x
-end
-
--- All numbers of a tree of arrays, with their places, in words that are equal for equal bits.
-local function text_of(t)
-  local words = {}
-  for _, x in ipairs(tree.leaves(t)) do
-    local host = shardrt.process_allgather(np.astype(x, "float64"))
-    words[#words + 1] = ("%s %s %s"):format(tostring(x.sharding), x.dtype, tostring(x.committed))
-    for i = 0, host.size - 1 do words[#words + 1] = ("%a"):format(host.data[i]) end
-  end
-  return table.concat(words, " ")
-end
+local random_of, text_of = random_functions.array, random_functions.text_of
 
 -- How often programs of jit ran, and were recorded, while f did.
 local runs, recorded, within = 0, 0, false

@@ -6,7 +6,7 @@
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 local recording = require "shardrt.ops.recording"
-local P, ndarray, optimizer, tree = shardrt.P, shardrt.ndarray, shardrt.optimizer, shardrt.tree
+local P, ndarray, optimizer = shardrt.P, shardrt.ndarray, shardrt.optimizer
 
 local random_functions = require "tests.support.training.random_functions"
 local seed = require "tests.support.seed"
@@ -32,23 +32,7 @@ local function without(f, ...)
   return unpack(results, 2)
 end
 
-local function random_of(layout, sizes, name)
-  local host = ndarray.zeros(sizes or { N, N }, "float32")
-  for i = 0, host.size - 1 do host.data[i] = math.random(-64, 64) / 32 end
-  local x = layout and shardrt.device_put(host, layout) or np.asarray(host) -- which nobody places
-  return name and np.astype(x, name) or x
-end
-
--- All numbers of a tree of arrays, in words that are equal for equal bits.
-local function text_of(t)
-  local words = {}
-  for _, x in ipairs(tree.leaves(t)) do
-    local host = shardrt.process_allgather(np.astype(x, "float64"))
-    words[#words + 1] = tostring(x.sharding) .. x.dtype
-    for i = 0, host.size - 1 do words[#words + 1] = ("%a"):format(host.data[i]) end
-  end
-  return table.concat(words, " ")
-end
+local random_of, text_of = random_functions.array, random_functions.text_of
 
 local function counted(...)
   local results = run(...)

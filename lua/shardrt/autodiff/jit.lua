@@ -36,7 +36,7 @@ local PROGRAMS, OFTEN, VAIN = 16, 64, 4
 ---@field known shardrt.jit.known[] # the last one stands first
 ---@field recorded integer # ever
 ---@field vain integer # of these, those that are no programs; a program makes it negative for good
----@field calls integer # that ran a program, or had none
+---@field calls integer # ever, but within others that are run as one
 ---@field upvalues {name: string, value: any}[]? # of f, before it was recorded first
 
 ---@class shardrt.jit.known

@@ -1,12 +1,39 @@
--- Random functions of arrays, which differ in little: for what is recorded of functions and run again.
+-- Random functions of arrays, which differ in little, and random arrays for them: for what is recorded of functions and
+-- run again.
 
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
+local ndarray, tree = shardrt.ndarray, shardrt.tree
 
 local random_functions = {}
 
 local N = 8
 random_functions.N = N
+
+--- Random numbers that add and multiply without rounding for a while; math.random decides.
+---@param layout shardrt.Sharding? # nil: nobody places them
+---@param sizes integer[]? # {N, N}
+---@param name string? # the dtype; float32
+---@return shardrt.Array
+function random_functions.array(layout, sizes, name)
+  local host = ndarray.zeros(sizes or { N, N }, "float32")
+  for i = 0, host.size - 1 do host.data[i] = math.random(-64, 64) / 32 end
+  local x = layout and shardrt.device_put(host, layout) or np.asarray(host)
+  return name and np.astype(x, name) or x
+end
+
+--- All numbers of a tree of arrays, with their places, in words that are equal for equal bits.
+---@param t any
+---@return string
+function random_functions.text_of(t)
+  local words = {}
+  for _, x in ipairs(tree.leaves(t)) do
+    local host = shardrt.process_allgather(np.astype(x, "float64"))
+    words[#words + 1] = ("%s %s %s"):format(tostring(x.sharding), x.dtype, tostring(x.committed))
+    for i = 0, host.size - 1 do words[#words + 1] = ("%a"):format(host.data[i]) end
+  end
+  return table.concat(words, " ")
+end
 
 -- Words from {N, N} to {N, N}; each is given an array, another one and a small whole number. The gradients of some are
 -- functions made for each step, which no program is recorded of.
@@ -40,7 +67,6 @@ local OTHERS = {
   function(x, _, n) return np.take(x, np.array({ n % N, 0, 1, 1, 2, 3, n % N, 7 }, "int32"), n % 2) end,
 }
 
--- A function of parameters and of an array beside them: steps of those words, each of what is there.
 --- A function of {w =, layers = {…}} and an array beside them, all {N, N}, that gives one number; and its steps, which
 --- may be changed: {word, the value that it is of, another one, a small number}. math.random decides.
 ---@param steps integer
