@@ -4,7 +4,6 @@
 -- elements, computes with arrays that it is not given, or changes an upvalue of its own, or one has changed. What the
 -- functions that it calls refer to, and what is in tables, nobody watches.
 
-local ffi = require "ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local dispatch = require "shardrt.ops.dispatch"
@@ -14,9 +13,9 @@ local ndarray = require "shardrt.array.ndarray"
 local precision = require "shardrt.ops.precision"
 local recording = require "shardrt.ops.recording"
 local shape = require "shardrt.layout.shape"
-local sorted_pairs = require "shardrt.base.sorted_pairs"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
+local value_tree = require "shardrt.autodiff.value_tree"
 fail.own()
 
 ---@class shardrt.jit.words
@@ -41,127 +40,14 @@ local PROGRAMS, OFTEN, VAIN = 16, 64, 4
 
 ---@class shardrt.jit.known
 ---@field count integer # arguments
----@field arguments shardrt.jit.tree[]
+---@field arguments shardrt.value_tree[]
 ---@field ends integer[] # by arguments, how many arrays they have with those before
 ---@field marks boolean[] # by arrays, whether it is a gradient
 ---@field metatables table<table, true> # of the arguments' tables
 ---@field precision string
 ---@field program shardrt.recording.program? # nil: none was tried
----@field results shardrt.jit.tree[]
+---@field results shardrt.value_tree[]
 ---@field result_count integer
-
--- A value with places for arrays: ARRAY, or a table of trees by their keys, or what never changes.
----@class shardrt.jit.tree
----@field value any # that never changes
----@field keys any[]? # of a table
----@field trees shardrt.jit.tree[]? # what it has there
----@field metatable table?
-local ARRAY = {} ---@type shardrt.jit.tree
-
--- ---- values ----
-
-local function metatable_of(value) return not list.is_plain(value) and debug.getmetatable(value) or nil end
-
--- The tree of a table; `visit` gives those of its entries.
-local function tree_of_table(value, depth, visit)
-  tree.check_depth(CALLER, depth)
-  local keys, trees = {}, {}
-  for key, entry in pairs(value) do
-    keys[#keys + 1] = key
-    trees[#keys] = visit(entry, depth + 1)
-  end
-  return { keys = keys, trees = trees, metatable = metatable_of(value) }
-end
-
--- The tree of an argument, whose arrays are added to a list, host arrays as such.
-local function tree_of_argument(value, arrays, metatables, depth)
-  if array.is(value) or ndarray.is(value) then
-    arrays[#arrays + 1] = dispatch.array(CALLER, value)
-    return ARRAY
-  end
-  if type(value) ~= "table" or class.is(value) then return { value = value } end
-  local made = tree_of_table(value, depth, function(entry, deeper)
-    return tree_of_argument(entry, arrays, metatables, deeper)
-  end)
-  if made.metatable then metatables[made.metatable] = true end
-  return made
-end
-
--- What a result may be beside arrays and tables: what never changes, and refers to no array.
-local PLAIN = { ["nil"] = true, boolean = true, number = true, string = true }
-
-local function check_plain(value)
-  if ndarray.is(value) then
-    fail("%s: the function returns a host array, which would be the same one each time; np.asarray(h) is an array",
-      CALLER)
-  end
-  local is_number = type(value) == "cdata" and tonumber(value) ~= nil
-  if not PLAIN[type(value)] and not is_number and not class.is(value) then
-    fail("%s: the function returns %s, which would be the same one each time; it returns arrays, tables of them, "
-      .. "numbers and texts", CALLER, list.show(value))
-  end
-end
-
--- The tree of a result, whose arrays are added to a list. The metatables of its tables must be among the arguments'.
-local function tree_of_result(value, arrays, metatables, depth)
-  if array.is(value) then
-    arrays[#arrays + 1] = value
-    return ARRAY
-  end
-  if type(value) ~= "table" or class.is(value) then
-    check_plain(value)
-    return { value = value }
-  end
-  local made = tree_of_table(value, depth, function(entry, deeper)
-    return tree_of_result(entry, arrays, metatables, deeper)
-  end)
-  if made.metatable and not metatables[made.metatable] then
-    fail("%s: the function returns a table with a metatable that no argument has: it would be the same one each time",
-      CALLER)
-  end
-  return made
-end
-
--- The value that has those arrays, which begin after `at` others; and how many have been taken then.
-local function value_of(of, arrays, at)
-  if of == ARRAY then return arrays[at + 1], at + 1 end
-  if not of.keys then return of.value, at end
-  local made = {}
-  for i, key in ipairs(of.keys) do made[key], at = value_of(of.trees[i], arrays, at) end
-  if of.metatable then debug.setmetatable(made, of.metatable) end
-  return made, at
-end
-
-local function values_of(trees, count, arrays)
-  local made, at = {}, 0
-  for i = 1, count do made[i], at = value_of(trees[i], arrays, at) end
-  return made
-end
-
--- Whether what is no array is the same: numbers to the bit, NaN too, and of one type (1 == 1LL to LuaJIT).
-local function is_same(a, b)
-  local kind = type(a)
-  if kind ~= type(b) then return false end
-  if kind == "number" then return a == b and 1 / a == 1 / b or a ~= a and b ~= b end
-  return a == b and (kind ~= "cdata" or ffi.typeof(a) == ffi.typeof(b))
-end
-
--- Whether an argument has that tree; its arrays and host arrays are added to a list.
-local function has_tree(value, of, arrays)
-  if of == ARRAY then
-    arrays[#arrays + 1] = value
-    return array.is(value) or ndarray.is(value)
-  end
-  if not of.keys then return is_same(of.value, value) end
-  if type(value) ~= "table" or class.is(value) or metatable_of(value) ~= of.metatable then return false end
-  for i = 1, #of.keys do
-    local entry = rawget(value, of.keys[i])
-    if entry == nil or not has_tree(entry, of.trees[i], arrays) then return false end
-  end
-  local count = 0
-  for _ in sorted_pairs.next, value do count = count + 1 end
-  return count == #of.keys
-end
 
 -- Whether arrays have the forms of a program's, and are gradients where those are; host arrays become arrays.
 local function fit(arrays, known)
@@ -227,7 +113,7 @@ end
 local function known_of(self, arguments, count)
   for _, known in ipairs(self.known) do
     local arrays, fits = {}, known.count == count and known.precision == precision.of(CALLER)
-    for i = 1, count do fits = fits and has_tree(arguments[i], known.arguments[i], arrays) end
+    for i = 1, count do fits = fits and value_tree.fits(arguments[i], known.arguments[i], arrays) end
     if fits and fit(arrays, known) then return known, arrays end
   end
 end
@@ -238,7 +124,7 @@ local function new_of(arguments, count)
   made.precision = precision.of(CALLER)
   check_arrays(arguments, count)
   for i = 1, count do
-    made.arguments[i] = tree_of_argument(arguments[i], arrays, made.metatables, 1)
+    made.arguments[i] = value_tree.of_argument(arguments[i], arrays, made.metatables, 1)
     made.ends[i] = #arrays
   end
   for i, x in ipairs(arrays) do made.marks[i] = array.is_gradient(x) end
@@ -258,7 +144,7 @@ end
 -- What f writes into tables that it is given would be lost.
 local function check_tables(known, arguments, arrays)
   local now, same = {}, true
-  for i = 1, known.count do same = same and has_tree(arguments[i], known.arguments[i], now) end
+  for i = 1, known.count do same = same and value_tree.fits(arguments[i], known.arguments[i], now) end
   for i = 1, #arrays do same = same and rawequal(now[i], arrays[i]) end
   if not same then
     fail("%s: the function changes a table that it is given, which its program would not; return a table with what "
@@ -269,11 +155,11 @@ end
 -- Runs f for arrays in the places of its arguments': the arrays of what it returns, complete, the trees that these are
 -- in, and how many.
 local function run(self, known, arrays)
-  local arguments = values_of(known.arguments, known.count, arrays)
+  local arguments = value_tree.values_of(known.arguments, known.count, arrays)
   local results, count = list.pack(tape.within(self.f, unpack(arguments, 1, known.count)))
   check_tables(known, arguments, arrays)
   local made, trees = {}, {}
-  for i = 1, count do trees[i] = tree_of_result(results[i], made, known.metatables, 1) end
+  for i = 1, count do trees[i] = value_tree.of_result(results[i], made, known.metatables, 1) end
   return made, trees, count
 end
 
@@ -284,7 +170,7 @@ local function results_of(made, trees, count)
     if given[x] then made[i] = dispatch.another(CALLER, x) end
     given[x] = true
   end
-  return values_of(trees, count, made), count
+  return value_tree.values_of(trees, count, made), count
 end
 
 -- Runs f, and notes where the arrays stand in what it returns.
@@ -314,7 +200,7 @@ end
 local function run_program(self, known, arrays)
   local made = recording.is_possible() and recording.run(known.program, arrays)
   if not made then return results_of(run(self, known, others(arrays))) end
-  return values_of(known.results, known.result_count, made), known.result_count
+  return value_tree.values_of(known.results, known.result_count, made), known.result_count
 end
 
 local function give_up(self, known, arrays)
