@@ -118,8 +118,7 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
   tiles_given(&self.tiles, in, nout, results, out, true);
   int code = program_set(&self.tiles.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
-  self.tiles.streams = code == SHARDRT_OK && program_is_light(&self.tiles.program) &&
-                       work_streams(nin, (const shardrt_array *const *)in, nout, out);
+  self.tiles.streams = true;
   if (code == SHARDRT_OK) code = tiles_set(&self.tiles);
   if (code == SHARDRT_OK) code = begin_blocks(&self, nin);
   if (code != SHARDRT_OK) return code;

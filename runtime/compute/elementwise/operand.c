@@ -58,6 +58,26 @@ bool operand_is_plain(const struct operand *operand) {
   return operand->ndim == 1;
 }
 
+/* The indices of a position in all dimensions, and how many elements behind the first the operand has it. */
+static int64_t find_position(const struct operand *operand, int64_t position, int64_t *at) {
+  int64_t offset = 0, left = position;
+  for (int32_t d = operand->ndim - 1; d >= 0; d--) {
+    at[d] = left % operand->sizes[d];
+    left /= operand->sizes[d];
+    offset += at[d] * operand->strides[d];
+  }
+  return offset;
+}
+
+const void *operand_one(const struct operand *operand, const void *shard, int64_t first, int64_t n) {
+  const int32_t inner = operand->ndim - 1;
+  if (inner < 0) return shard;
+  if (operand->strides[inner] != 0 || n > operand->sizes[inner]) return NULL;
+  int64_t at[SHARDRT_MAX_NDIM];
+  const int64_t offset = find_position(operand, first, at);
+  return n <= operand->sizes[inner] - at[inner] ? (const char *)shard + (size_t)offset * operand->size : NULL;
+}
+
 /* n elements to `to`, all of them *from, or those from there on. Runs are often short: no calls. */
 #define COPY_RUN(type)                                                                                                 \
   do {                                                                                                                 \
@@ -90,12 +110,7 @@ SIMD_INLINE const void *gather_body(const struct operand *operand, const void *s
                                     void *room) {
   const size_t size = operand->size;
   const int32_t inner = operand->ndim - 1;
-  int64_t at[SHARDRT_MAX_NDIM] = {0}, offset = 0, left = first;
-  for (int32_t d = inner; d >= 0; d--) {
-    at[d] = left % operand->sizes[d];
-    left /= operand->sizes[d];
-    offset += at[d] * operand->strides[d];
-  }
+  int64_t at[SHARDRT_MAX_NDIM] = {0}, offset = find_position(operand, first, at);
   if (inner < 0 || (operand->strides[inner] != 0 && n <= operand->sizes[inner] - at[inner]))
     return (const char *)shard + (size_t)offset * size;
   for (int64_t done = 0; done < n;) {

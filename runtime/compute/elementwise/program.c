@@ -18,13 +18,13 @@ const char *shardrt_op_name(int32_t op) {
   return op >= 0 && op < SHARDRT_OP_COUNT ? ops[op].name : NULL;
 }
 
-int32_t program_operands(const shardrt_step *step) {
+int32_t program_operands(const shardrt_step *step, int32_t registers[3]) {
   assert(step->op >= 0 && step->op < SHARDRT_OP_COUNT);
-  return ops[step->op].operands;
-}
-
-static int32_t operand_of(const shardrt_step *step, int32_t k) {
-  return k == 0 ? step->a : k == 1 ? step->b : step->c;
+  const int32_t count = ops[step->op].operands;
+  registers[0] = step->a;
+  registers[1] = count > 1 ? step->b : step->a;
+  registers[2] = count > 2 ? step->c : step->a;
+  return count;
 }
 
 static bool computes_in(int32_t dtype) {
@@ -46,8 +46,10 @@ static int set_step(struct program *program, int32_t i) {
   if (step->op < 0 || step->op >= SHARDRT_OP_COUNT)
     return error_set(SHARDRT_EINVAL, "elementwise: step %d is operation %d; there are %d", i, step->op,
                      SHARDRT_OP_COUNT);
-  for (int32_t k = 0; k < program_operands(step); k++) {
-    const int32_t r = operand_of(step, k);
+  int32_t from[3];
+  const int32_t count = program_operands(step, from);
+  for (int32_t k = 0; k < count; k++) {
+    const int32_t r = from[k];
     if (r < 0 || r >= program->nin + i)
       return error_set(SHARDRT_EINVAL, "elementwise: step %d (%s) takes register %d; %d are known before it", i,
                        shardrt_op_name(step->op), r, program->nin + i);
@@ -78,7 +80,9 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
 
 /* lua/shardrt/ops/delay.lua weighs these, too: what is computed again rather than kept. */
 bool program_is_light(const struct program *program) {
-  for (int32_t i = 0; i < program->nsteps; i++) switch (program->steps[i].op) {
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    if (program->fixed[program->nin + i]) continue;
+    switch (program->steps[i].op) {
     case SHARDRT_OP_POW:
     case SHARDRT_OP_ATAN2:
     case SHARDRT_OP_FLOOR_DIVIDE:
@@ -98,6 +102,7 @@ bool program_is_light(const struct program *program) {
     default:
       break;
     }
+  }
   return true;
 }
 
@@ -120,7 +125,9 @@ void program_find_fixed(struct program *program) {
   for (int32_t i = 0; i < program->nsteps; i++) {
     const shardrt_step *step = &program->steps[i];
     bool fixed = true;
-    for (int32_t k = 0; k < program_operands(step); k++) fixed = fixed && program->fixed[operand_of(step, k)];
+    int32_t from[3];
+    const int32_t count = program_operands(step, from);
+    for (int32_t k = 0; k < count; k++) fixed = fixed && program->fixed[from[k]];
     program->fixed[program->nin + i] = fixed;
   }
 }
@@ -130,14 +137,16 @@ void program_find_fixed(struct program *program) {
 static void lay_out_step(struct program *program, int32_t i, const int32_t *last, struct slots *slots) {
   const shardrt_step *step = &program->steps[i];
   const int32_t own = program->nin + i;
-  for (int32_t k = 0; k < program_operands(step); k++) {
-    const int32_t r = operand_of(step, k);
+  int32_t from[3];
+  const int32_t count = program_operands(step, from);
+  for (int32_t k = 0; k < count; k++) {
+    const int32_t r = from[k];
     if (r < program->nin && program->load[r] == PROGRAM_LOADED && program->slot[r] < 0)
       program->slot[r] = slots_take(slots);
   }
   if (!program->direct[own] && !program->fixed[own]) program->slot[own] = slots_take(slots);
-  for (int32_t k = 0; k < program_operands(step); k++) /* it never writes where it reads */
-    assert(program->slot[own] < 0 || program->slot[own] != program->slot[operand_of(step, k)]);
+  for (int32_t k = 0; k < count; k++) /* it never writes where it reads */
+    assert(program->slot[own] < 0 || program->slot[own] != program->slot[from[k]]);
   for (int32_t r = 0; r <= own; r++)
     if (last[r] == i && program->slot[r] >= 0 && !program->fixed[r]) slots->free[slots->nfree++] = program->slot[r];
 }
@@ -150,8 +159,11 @@ void program_lay_out(struct program *program, const int32_t *results, int32_t nr
     last[r] = r < program->nin ? -1 : r - program->nin;
     program->slot[r] = program->fixed[r] ? slots_take(&slots) : -1;
   }
-  for (int32_t i = 0; i < program->nsteps; i++)
-    for (int32_t k = 0; k < program_operands(&program->steps[i]); k++) last[operand_of(&program->steps[i], k)] = i;
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    int32_t from[3];
+    const int32_t count = program_operands(&program->steps[i], from);
+    for (int32_t k = 0; k < count; k++) last[from[k]] = i;
+  }
   for (int32_t k = 0; k < nresults; k++) last[results[k]] = program->nsteps;
   for (int32_t i = 0; i < program->nsteps; i++) lay_out_step(program, i, last, &slots);
 

@@ -45,14 +45,15 @@ struct program {
 /* Sets all but loads and layout; EINVAL as shardrt_elementwise says. */
 int program_set(struct program *program, const shardrt_step *steps, int32_t nsteps, int32_t dtype, int32_t nin);
 
-/* How many operands a step has. */
-int32_t program_operands(const shardrt_step *step);
-
-/* Whether every step is a few instructions for a vector, so that elements come and go as fast as memory does. */
-bool program_is_light(const struct program *program);
+/* How many operands a step has, and their registers: behind the last, the first again. */
+int32_t program_operands(const shardrt_step *step, int32_t registers[3]);
 
 /* Sets which registers are fixed, when the loads are known. */
 void program_find_fixed(struct program *program);
+
+/* Whether every step that a tile has is a few instructions for a vector, so that elements come and go as fast as memory
+ * does. Needs what is fixed. */
+bool program_is_light(const struct program *program);
 
 /* Sets the layout, when it is known what is fixed and what is direct. `results`: registers whose values are needed
  * until the end. `raw`: an operand is gathered before it is converted. */

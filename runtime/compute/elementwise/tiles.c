@@ -20,24 +20,32 @@ static char *part_slot(const struct tiles_part *part, int32_t r) {
 }
 
 /* n times the same lane. */
-static void repeat_first(void *slot, size_t lane, size_t n) {
+SIMD_INLINE void repeat_body(void *slot, size_t lane, size_t n) {
   if (lane == sizeof(simd_4)) {
     const simd_4 first = *(const simd_4 *)slot;
-    for (size_t i = 1; i < n; i++) ((simd_4 *)slot)[i] = first;
+    for (size_t i = 0; i < n; i++) ((simd_4 *)slot)[i] = first;
   } else {
     const simd_8 first = *(const simd_8 *)slot;
-    for (size_t i = 1; i < n; i++) ((simd_8 *)slot)[i] = first;
+    for (size_t i = 0; i < n; i++) ((simd_8 *)slot)[i] = first;
   }
 }
 
-static void run_step(struct tiles_part *part, int32_t i, void *to, size_t n) {
-  const struct program *program = &part->self->program;
-  const shardrt_step *step = &program->steps[i];
-  const int32_t count = program_operands(step);
-  const void *const *values = part->values;
-  const void *from[] = {values[step->a], values[count > 1 ? step->b : step->a], values[count > 2 ? step->c : step->a]};
-  program->kernels[i](from, to, n);
-  part->values[program->nin + i] = to;
+static void repeat_plain(void *slot, size_t lane, size_t n) {
+  repeat_body(slot, lane, n);
+}
+
+SIMD_AVX2 static void repeat_avx2(void *slot, size_t lane, size_t n) {
+  repeat_body(slot, lane, n);
+}
+
+SIMD_AVX512 static void repeat_avx512(void *slot, size_t lane, size_t n) {
+  repeat_body(slot, lane, n);
+}
+
+static void repeat_first(void *slot, size_t lane, size_t n) {
+  static void (*const repeats[SIMD_LEVELS])(void *slot, size_t lane, size_t n) = {repeat_plain, repeat_avx2,
+                                                                                  repeat_avx512};
+  repeats[simd_level()](slot, lane, n);
 }
 
 /* What all tiles, of n elements or fewer, have in common. */
@@ -53,36 +61,37 @@ static void set_fixed(struct tiles_part *part, size_t n) {
   for (int32_t i = 0; i < program->nsteps; i++) {
     if (!program->fixed[nin + i]) continue;
     char *slot = part_slot(part, nin + i);
-    if (program->kernels[i] == NULL)
+    if (program->kernels[i] == NULL) {
       convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, slot, 1);
-    else
-      run_step(part, i, slot, 1);
+    } else {
+      int32_t at[3];
+      program_operands(&program->steps[i], at);
+      const void *from[] = {part->values[at[0]], part->values[at[1]], part->values[at[2]]};
+      program->kernels[i](from, slot, 1);
+    }
     repeat_first(slot, program->lane, n);
     part->values[nin + i] = slot;
   }
 }
 
-/* A tile of operand k: as lanes. */
+/* A tile of operand k: as lanes, in its slot. */
 static void load_operand(struct tiles_part *part, int32_t k, int64_t first, size_t n) {
   const struct program *program = &part->self->program;
   const struct operand *operand = &part->self->operands[k];
   const bool same = operand->dtype == program->dtype;
-  char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
-  const void *found = operand_gather(operand, part->in[k], first, (int64_t)n, same ? slot : part->raw);
-  if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
-  part->values[k] = same ? found : slot;
-}
-
-/* What step i is the first to need. */
-static void load_operands(struct tiles_part *part, int32_t i, int64_t first, size_t n) {
-  const struct program *program = &part->self->program;
-  const shardrt_step *step = &program->steps[i];
-  const int32_t count = program_operands(step), a = step->a, b = count > 1 ? step->b : a, c = count > 2 ? step->c : a;
-  const int32_t registers[] = {a, b == a ? program->nin : b, c == a || c == b ? program->nin : c};
-  for (int32_t k = 0; k < 3; k++) {
-    const int32_t r = registers[k];
-    if (r < program->nin && program->first[r] == i && !program->fixed[r]) load_operand(part, r, first, n);
+  char *slot = part_slot(part, k);
+  part->values[k] = slot;
+  const void *one = operand_one(operand, part->in[k], first, (int64_t)n);
+  if (one != NULL) {
+    convert_elements(operand->dtype, program->dtype, one, slot, 1);
+    repeat_first(slot, program->lane, n);
+    return;
   }
+  const void *found = operand_gather(operand, part->in[k], first, (int64_t)n, same ? slot : part->raw);
+  if (same)
+    part->values[k] = found;
+  else
+    convert_elements(operand->dtype, program->dtype, found, slot, n);
 }
 
 /* Where result k's elements from `first` on are to lie. */
@@ -106,19 +115,19 @@ static void store_result(struct tiles_part *part, int32_t k, int64_t first, size
 
 static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
   const struct tiles *self = part->self;
-  const struct program *program = &self->program;
-  const int32_t nin = program->nin;
-  int32_t result = 0; /* the next one */
-  for (int32_t i = 0; i < program->nsteps; i++) {
-    const bool is_result = result < self->nout && self->results[result] == nin + i;
-    if (!program->fixed[nin + i]) {
-      load_operands(part, i, first, n);
-      run_step(part, i, program->direct[nin + i] ? part_result(part, result, first) : part_slot(part, nin + i), n);
-    }
-    if (is_result) result++;
+  const size_t lane = self->program.lane;
+  for (int32_t i = 0; i < self->nplain; i++)
+    part->values[self->plain[i]] = part->in[self->plain[i]] + (size_t)first * lane;
+  for (int32_t k = 0; k < self->nout; k++)
+    if (self->program.direct[self->results[k]])
+      part->values[self->results[k]] = part->to[self->results[k]] = part_result(part, k, first);
+  for (const struct tiles_call *call = self->calls, *end = call + self->ncalls; call < end; call++) {
+    for (int32_t k = 0; k < call->nloads; k++) load_operand(part, call->loads[k], first, n);
+    const void *from[] = {part->values[call->from[0]], part->values[call->from[1]], part->values[call->from[2]]};
+    call->run(from, part->to[call->to], n);
   }
   for (int32_t k = 0; self->stores && k < self->nout; k++)
-    if (!program->direct[self->results[k]]) store_result(part, k, first, n);
+    if (!self->program.direct[self->results[k]]) store_result(part, k, first, n);
 }
 
 void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shard, int64_t n) {
@@ -130,6 +139,10 @@ void tiles_begin(struct tiles_part *part, const struct tiles *self, int64_t shar
     part->out[k] = shardrt_buffer_data(shardrt_array_buffer(self->out[k], shard));
   part->raw = part->scratch;
   part->slots = part->scratch + self->program.raw;
+  for (int32_t i = 0; i < self->ncalls; i++) {
+    const int32_t r = self->calls[i].to;
+    if (self->program.slot[r] >= 0) part->values[r] = part->to[r] = part_slot(part, r);
+  }
   set_fixed(part, (size_t)(n < tile ? n : tile));
 }
 
@@ -226,6 +239,31 @@ static bool only_moves(const struct tiles *self) {
   return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
 }
 
+/* Step i, which each tile has: operands that no tile reads where they lie are loaded for the first step with them. */
+static void add_call(struct tiles *self, int32_t i) {
+  const struct program *program = &self->program;
+  struct tiles_call *call = &self->calls[self->ncalls++];
+  call->run = program->kernels[i];
+  call->to = program->nin + i;
+  call->nloads = 0;
+  const int32_t count = program_operands(&program->steps[i], call->from);
+  for (int32_t k = 0; k < count; k++) {
+    const int32_t r = call->from[k];
+    bool is_new = r < program->nin && program->load[r] == PROGRAM_LOADED && program->first[r] == i;
+    for (int32_t j = 0; j < call->nloads; j++) is_new = is_new && call->loads[j] != r;
+    if (is_new) call->loads[call->nloads++] = r;
+  }
+}
+
+static void set_calls(struct tiles *self) {
+  const struct program *program = &self->program;
+  self->nplain = self->ncalls = 0;
+  for (int32_t k = 0; k < program->nin; k++)
+    if (program->load[k] == PROGRAM_IN_PLACE && program->first[k] >= 0) self->plain[self->nplain++] = k;
+  for (int32_t i = 0; i < program->nsteps; i++)
+    if (!program->fixed[program->nin + i]) add_call(self, i);
+}
+
 /* A bool is converted even to where it would be one. */
 int tiles_set(struct tiles *self) {
   struct program *program = &self->program;
@@ -244,8 +282,10 @@ int tiles_set(struct tiles *self) {
     plain += operand_is_plain(operand);
     raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
   }
-  self->fetch = self->streams && plain > 0 && FETCH_ALL / plain > FETCH ? FETCH_ALL / plain : FETCH;
   program_find_fixed(program);
+  self->streams = self->streams && program_is_light(program) &&
+                  work_streams(program->nin, (const shardrt_array *const *)self->in, self->nout, self->out);
+  self->fetch = self->streams && plain > 0 && FETCH_ALL / plain > FETCH ? FETCH_ALL / plain : FETCH;
   for (int32_t k = 0; k < self->nout; k++) {
     const int32_t r = self->results[k];
     const bool same = shardrt_array_dtype(self->out[k]) == program->dtype;
@@ -253,6 +293,7 @@ int tiles_set(struct tiles *self) {
     raw = raw || (self->streams && !same);
   }
   program_lay_out(program, self->results, self->nout, raw);
+  set_calls(self);
   self->moves = self->stores && only_moves(self);
   return SHARDRT_OK;
 }

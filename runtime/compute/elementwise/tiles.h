@@ -6,6 +6,15 @@
 #include "compute/elementwise/operand.h"
 #include "compute/elementwise/program.h"
 
+/* A step of each tile. */
+struct tiles_call {
+  kernel *run;
+  int32_t to;      /* registers: its own, and those that it takes */
+  int32_t from[3]; /* where it takes fewer, the first again */
+  int32_t nloads;
+  int32_t loads[3]; /* operands that are loaded for it */
+};
+
 /* What all threads have in common. */
 struct tiles {
   struct program program;
@@ -16,8 +25,12 @@ struct tiles {
   shardrt_array *const *out;
   bool moves;   /* elements only: no dtype to compute in changes them */
   bool stores;  /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
-  bool streams; /* they are, and past the caches */
+  bool streams; /* they are, and past the caches: where the caller would, tiles_set looks whether they should */
   size_t fetch; /* bytes of each operand and result that are fetched ahead */
+  int32_t nplain;
+  int32_t plain[SHARDRT_MAX_REGISTERS]; /* operands that are read where they lie */
+  int32_t ncalls;
+  struct tiles_call calls[SHARDRT_MAX_REGISTERS]; /* all steps but the fixed ones, in their order */
 };
 
 /* A block, or a part of it, on one thread. Where it lies only a pointer to it is needed. */
@@ -26,6 +39,7 @@ struct tiles_part {
   const char *in[SHARDRT_MAX_REGISTERS]; /* the shard, of operands and results */
   char *out[SHARDRT_MAX_REGISTERS];
   const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
+  char *to[SHARDRT_MAX_REGISTERS];           /* where a step's are written */
   char *raw;
   char *slots;
   char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
