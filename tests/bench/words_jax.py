@@ -107,15 +107,19 @@ def call_of(text):
     return lambda: compiled(*[operands[name] for name in names])
 
 
+def timed(call, seconds):
+    rounds, start, processor = 0, time.perf_counter(), time.process_time()
+    while rounds == 0 or time.perf_counter() - start < seconds:
+        jax.block_until_ready(call())
+        rounds += 1
+    return (time.perf_counter() - start) / rounds, (time.process_time() - processor) / rounds
+
+
 made = {}
 for line in sys.stdin:
     name, text = line.rstrip("\n").split("\t")
     if name not in made:
         made[name] = call_of(text)
         jax.block_until_ready(made[name]())
-    run, rounds, start, processor = made[name], 0, time.perf_counter(), time.process_time()
-    while rounds == 0 or time.perf_counter() - start < 0.02:
-        result = jax.block_until_ready(run())
-        rounds += 1
-    taken, computed = time.perf_counter() - start, time.process_time() - processor
-    print(f"{taken / rounds:.9f} {computed / rounds:.9f}", flush=True)
+        timed(made[name], 0.1)
+    print("%.9f %.9f" % timed(made[name], 0.02), flush=True)
