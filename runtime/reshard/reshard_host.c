@@ -11,7 +11,10 @@
 #include "system/machine.h"
 #include "system/trace.h"
 
-enum { ALONE = 2 << 20 /* bytes up to which waking threads costs more than it saves */ };
+enum {
+  ALONE = 2 << 20, /* bytes up to which waking threads costs more than it saves */
+  SMALL = 16 << 20 /* bytes of new blocks up to which it does not matter what else waits for reuse */
+};
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
@@ -57,14 +60,23 @@ static int64_t share_blocks(const struct reshard *r, const struct block_table *o
   return missing;
 }
 
+/* Whether memory waits for the next move like this one only, and no other does: else new blocks come from where those
+ * of all arrays do. */
+static bool is_large(const struct reshard *r, size_t bytes, int64_t count) {
+  const size_t all = bytes * (size_t)count;
+  return r->pool == NULL && (all > SMALL || all > reshard_staging(r));
+}
+
 /* Fresh buffers for new blocks, all or nothing. */
 static int allocate_blocks(const struct reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
-  if (r->pool == NULL) return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
-  int code = SHARDRT_OK;
+  if (is_large(r, bytes, count))
+    return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
+  struct buffer_pool *pool = r->pool;
+  int code = pool == NULL ? buffer_pool_of_arrays(&pool) : SHARDRT_OK;
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
-    code = buffer_pool_take(r->pool, bytes, &out[made]);
+    code = buffer_pool_take(pool, bytes, &out[made]);
     if (code == SHARDRT_OK) made++;
   }
   if (code == SHARDRT_OK) return code;
@@ -194,8 +206,8 @@ int reshard_host_new(struct reshard *r, shardrt_array **out) {
   if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
   code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
   if (r->stuck) keep_blocks(made);
-  if (r->pool == NULL)
-    move_cache_settle(r->cache, (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+  const size_t bytes = made == NULL ? 0 : shardrt_array_shard_bytes(made);
+  if (is_large(r, bytes, wanted.count)) move_cache_settle(r->cache, (size_t)wanted.count * bytes);
   block_table_free(&wanted);
   if (code < 0)
     shardrt_array_free(made);
