@@ -95,14 +95,6 @@ local function places_of(caller, indices, at, cuts, sizes, n)
   return elementwise.run(caller, { indices, begins }, f.SELECT(is_inside, place, -2 ^ 31), name, computed)
 end
 
-local function check_inside(caller, n, take_by)
-  return function(...)
-    local code = take_by(...)
-    if code ~= C.SHARDRT_EINVAL then return code end
-    return fail("%s: an index is outside an axis of %d", caller, n)
-  end
-end
-
 -- Two arrays of rows as they lie together, and how.
 local function brought_rows(caller, x, indices)
   local at, cuts, sizes = rows_layout(caller, { x, indices })
@@ -150,8 +142,9 @@ end
 local function taken_places(caller, x, indices, n)
   local from, by, result = rows_and_places(caller, x, indices, n)
   return result(x.dtype, indices.shape[indices.ndim], function(taken)
-    dispatch.compute(caller, taken, check_inside(caller, n, C.shardrt_take), from().handle, by().handle, 0,
-      taken.handle)
+    -- C would say how far behind all of them an index is.
+    dispatch.compute_or(caller, taken, function() return fail("%s: an index is outside an axis of %d", caller, n) end,
+      C.shardrt_take, from().handle, by().handle, 0, taken.handle)
   end)
 end
 

@@ -96,17 +96,25 @@ end
 --- Calls C for a result that was just made; nothing under planning.
 ---@param caller string
 ---@param out shardrt.Array
+---@param refused (fun(): any)? # raises the error of arguments that C refuses; left out: it is C's
 ---@param call fun(...): integer
-function dispatch.compute(caller, out, call, ...)
+function dispatch.compute_or(caller, out, refused, call, ...)
   if dispatch.is_planning() then return end
   recording.note(call, ...)
   local code = memory_pressure.call(call, ...)
+  if code == C.SHARDRT_EINVAL and refused then refused() end
   if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then
     caller = ("%s for %s"):format(caller, array.text(out))
   end
   fail.check(code, caller)
   buffers.tell_collector(out)
 end
+
+--- The same, whose errors are C's.
+---@param caller string
+---@param out shardrt.Array
+---@param call fun(...): integer
+function dispatch.compute(caller, out, call, ...) dispatch.compute_or(caller, out, nil, call, ...) end
 
 local DONATE = { donate = true }
 
