@@ -4,11 +4,8 @@
 
 #include "shardrt.h"
 
-static _Atomic int32_t most = SIMD_LEVELS - 1;
-
-static int32_t least_level(int32_t a, int32_t b) {
-  return a < b ? a : b;
-}
+/* Found out by the first call; -1: nobody called. */
+static _Atomic int32_t level = -1;
 
 #if defined(__x86_64__)
 static int32_t supported(void) {
@@ -18,17 +15,29 @@ static int32_t supported(void) {
                       __builtin_cpu_supports("avx512vl") != 0;
   return avx512 ? 2 : 1;
 }
+
+bool simd_has_vnni(void) {
+  return simd_has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
+}
 #else
 static int32_t supported(void) {
   return 0;
 }
+
+bool simd_has_vnni(void) {
+  return false;
+}
 #endif
 
 int32_t simd_level(void) {
-  return least_level(supported(), atomic_load_explicit(&most, memory_order_relaxed));
+  int32_t known = atomic_load_explicit(&level, memory_order_relaxed);
+  if (known >= 0) return known;
+  const int32_t highest = supported();
+  return atomic_compare_exchange_strong(&level, &known, highest) ? highest : known; /* another thread was first */
 }
 
-int32_t shardrt_simd_limit(int32_t level) {
-  atomic_store_explicit(&most, level < 0 ? 0 : level, memory_order_relaxed);
-  return simd_level();
+int32_t shardrt_simd_limit(int32_t most) {
+  const int32_t highest = supported(), limit = most < 0 ? 0 : most, made = limit < highest ? limit : highest;
+  atomic_store_explicit(&level, made, memory_order_relaxed);
+  return made;
 }

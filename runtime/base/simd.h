@@ -19,9 +19,12 @@
 /* Vectors of small elements, products of 64 bits and leading zeros are instructions here: all processors with AVX-512
  * but the Xeon Phi, for which the loops are AVX2's. */
 #define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))
+/* Products of whole numbers added up are one instruction. */
+#define SIMD_VNNI __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")))
 #else
 #define SIMD_AVX2
 #define SIMD_AVX512
+#define SIMD_VNNI
 #endif
 
 /* A vector of elements of two, by their numbers, which are constants: gcc has clang's word for it since gcc 12. */
@@ -35,6 +38,9 @@
  * that this processor has, unless shardrt_simd_limit says otherwise. */
 enum { SIMD_LEVELS = 3 };
 int32_t simd_level(void);
+
+/* Whether loops with SIMD_VNNI may run, too: where those of the last kind do. */
+bool simd_has_vnni(void);
 
 static inline bool simd_has_avx2(void) {
   return simd_level() >= 1;

@@ -536,6 +536,27 @@ describe("resize", function()
     local got = source:map { x = { first, T.resize { height = 9, width = 40, axis = 1 }, last } }:read(0, 1).x
     assert.equal(ffi.string(want.data, want.bytes), ffi.string(got.data, got.bytes))
   end)
+
+  it("gives the same bits at every level of vectors", function()
+    local highest = C.shardrt_simd_limit(99)
+    for _ = 1, 40 do
+      local height, width, channels = random(1, 90), random(1, 90), some { 1, 3, 3, 3, 4 }
+      local image = {}
+      for i = 1, height * width * channels do image[i] = random(0, 255) end
+      local source = shardrt.source.array {
+        x = ndarray.from_table(image, "uint8"):reshape { 1, height, width, channels },
+      }
+      local resize = T.resize { height = random(1, 70), width = random(1, 70) }
+      local want
+      for level = 0, highest do
+        C.shardrt_simd_limit(level)
+        local got = source:map { x = { resize } }:read(0, 1).x:to_table()
+        want = want or got
+        assert.same(want, got)
+      end
+    end
+    C.shardrt_simd_limit(99)
+  end)
 end)
 
 describe("a window", function()
