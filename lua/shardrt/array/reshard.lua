@@ -255,13 +255,14 @@ function reshard.array(caller, x, to, given, move)
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
     moved = stay_in_process(caller, x, to)
+    watch.moved(x.handle, moved.handle)
   else
-    local out = ffi.new "shardrt_array *[1]"
-    called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
+    local out, call = ffi.new "shardrt_array *[1]", move or C.shardrt_reshard
+    called_by_all(caller, call, current.job, x.handle, to.handle, options, out)
     moved = numbering.made_by_all(array.wrap(out, to))
     buffers.tell_collector(moved, x)
+    watch.moved(x.handle, moved.handle, call, to.handle)
   end
-  watch.moved(x.handle, moved.handle)
   if options.donate ~= 0 then x:delete() end
   return moved
 end

@@ -17,7 +17,9 @@ function watch.shared(from, handle) local _, _ = from, handle end
 --- A new handle with another's data, laid out in another way.
 ---@param from ffi.cdata*
 ---@param handle ffi.cdata*
-function watch.moved(from, handle) local _, _ = from, handle end
+---@param move ffi.cdata*? # C's, which made it; nil: it was not C
+---@param to ffi.cdata*? # the sharding that this was given
+function watch.moved(from, handle, move, to) local _, _, _, _ = from, handle, move, to end
 
 --- A handle whose array has the same numbers whenever it is made: the host gave them, or its form does.
 ---@param handle ffi.cdata*

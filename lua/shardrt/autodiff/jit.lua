@@ -198,7 +198,7 @@ local function run_recorded(self, known, arrays)
 end
 
 local function run_program(self, known, arrays)
-  local made = recording.is_possible() and recording.run(known.program, arrays)
+  local made = recording.is_possible(arrays) and recording.run(known.program, arrays)
   if not made then return results_of(run(self, known, others(arrays))) end
   return value_tree.values_of(known.results, known.result_count, made), known.result_count
 end
@@ -237,7 +237,7 @@ local function call(self, ...)
     results, result_count = run_program(self, known, arrays)
   else
     known, arrays = new_of(arguments, count)
-    if recording.is_possible() and self.vain < VAIN and self.recorded <= PROGRAMS + self.calls / OFTEN then
+    if recording.is_possible(arrays) and self.vain < VAIN and self.recorded <= PROGRAMS + self.calls / OFTEN then
       results, result_count = run_recorded(self, known, arrays)
     else
       results, result_count = results_of(run(self, known, others(arrays)))

@@ -4,11 +4,15 @@
 -- Only what follows from forms may be recorded. A program reads no array but those that it is given; where the recorded
 -- calls read another one, or C did something that is not written down, there is no program. A function that does
 -- nothing else, as a recipe says (autodiff/jit.lua), may make arrays of the host's numbers, too: these are constants.
+--
+-- Several processes have a program where all of them have one. A run is one step of theirs, which they compare as they
+-- do others: which program it is, and which arrays it is given.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local buffers = require "shardrt.array.buffers"
+local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -37,9 +41,17 @@ for _, name in ipairs {
   NAMES[address(C["shardrt_" .. name])] = "shardrt_" .. name
 end
 
+-- Those that lay an array out anew, between processes: each makes the array.
+local MOVES = {}
+for _, name in ipairs { "reshard", "reshard_operand" } do
+  MOVES[address(C["shardrt_" .. name])] = "shardrt_" .. name
+end
+
 ---@class shardrt.recording.call
 ---@field name string # the C function's
 ---@field arguments string[] # each as Lua text
+---@field where integer? # a constant: the line of the recipe, where processes meet in the call
+---@field gives integer? # the place of an array that C itself makes
 ---@field handles {constant: integer, places: integer[]}[] # where handles stand in lists that it takes
 ---@field made integer[] # places of what it makes
 ---@field outlines integer[] # constants: what each of these is made like
@@ -190,6 +202,7 @@ local function note(call, ...)
     if not text then return false end
     made.arguments[i] = text
   end
+  if made.arguments[1] == "J.job" then made.where = constant(fail.where()) end
   open.calls[#open.calls + 1] = made
   return true
 end
@@ -203,11 +216,13 @@ end
 
 watch.called = recording.note
 
+local function is_alone() return current.info.process_count == 1 end
+
 -- A move between devices, which was done; the program has it done by a call for what is all in one process. That is
 -- tried here: it is not for other devices than x has.
-local function note_move(from, handle)
+local function note_regroup(from, handle)
   local trial = outline(handle)
-  if #open.calls >= MOST or not trial or C.shardrt_regroup(from, trial) < 0 then return false end
+  if not trial or C.shardrt_regroup(from, trial) < 0 then return false end
   local call = new_call "shardrt_regroup"
   local place = place_of(from, call)
   local to = place and make_place(handle, call)
@@ -217,8 +232,26 @@ local function note_move(from, handle)
   return true
 end
 
-function watch.moved(from, handle)
-  if open and (not open.problem or open.caller) then open.problem = not note_move(from, handle) or open.problem end
+-- The same between processes: the program moves as was done, but leaves the array its memory, which others may share.
+local function note_move(from, handle, move, to)
+  local call = new_call(move and MOVES[address(move)])
+  -- What nobody computed has no data any more, if it was given up.
+  local place = call.name and open.places[address(from)] ~= false and place_of(from, call)
+  if not place then return false end
+  call.gives, call.where = open.count, constant(fail.where())
+  open.count, open.places[address(handle)], call.uses[call.gives] = call.gives + 1, call.gives, true
+  call.arguments = {
+    "J.job", ("S[%d]"):format(place), ("K[%d]"):format(constant(to)),
+    ("K[%d]"):format(constant(ffi.new "shardrt_reshard_options")), "out",
+  }
+  open.calls[#open.calls + 1] = call
+  return true
+end
+
+function watch.moved(from, handle, move, to)
+  if not open or open.problem and not open.caller then return end
+  local note_it = is_alone() and note_regroup or note_move
+  open.problem = #open.calls >= MOST or not note_it(from, handle, move, to) or open.problem
 end
 
 function watch.made(handle)
@@ -255,6 +288,8 @@ end
 ---@field count integer # of these
 ---@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
 ---@field outputs {place: integer, form: shardrt.array.form, is_gradient: boolean}[]
+---@field number integer? # where it is one of several processes: the same in all
+---@field caller string? # there: the word of the recipe
 
 -- What is used last by which call, and by no output.
 local function last_uses(calls, inputs, outputs, held)
@@ -284,7 +319,9 @@ local function text_of_part(calls, frees, first, last)
     for _, handles in ipairs(call.handles) do
       for k, place in ipairs(handles.places) do add("K[%d][%d] = S[%d]", handles.constant, k - 1, place) end
     end
+    if call.where then add("C.shardrt_job_at(J.job, K[%d])", call.where) end
     add("code = C.%s(%s) if code < 0 then return code end", call.name, table.concat(call.arguments, ", "))
+    if call.gives then add("S[%d] = out[0]", call.gives) end
     for _, place in ipairs(frees[i]) do add("C.shardrt_array_free(S[%d]) S[%d] = nil", place, place) end
   end
   lines[#lines + 1] = "return 0 end"
@@ -322,9 +359,25 @@ local function finish(program, made, results)
   program.run = run_of(made, places, last_uses(made.calls, inputs, outputs, made.held))
 end
 
---- Whether what is computed now may be recorded, as far as this process and its job go.
+local function is_placed(x) return x.committed and not x.sharding.device end
+
+-- Whether all processes compute with arrays: they all call what has one that they made together.
+local function is_of_all(arrays)
+  for i = 1, #arrays do
+    if is_placed(arrays[i]) then return true end
+  end
+  return false
+end
+
+--- Whether what is computed now of arrays may be recorded, as far as this process and its job go. Of several processes
+--- all of them record then, and come to `of_all` with the same function.
+---@param together shardrt.Array[]? # what it is computed of, where several processes may; left out: they may not
 ---@return boolean
-function recording.is_possible() return not open and current.info.process_count == 1 and current.info.planning == 0 end
+function recording.is_possible(together)
+  if open or current.info.planning ~= 0 then return false end
+  -- Memory of GPUs may run out, which one process can mend only where each call is made for itself.
+  return is_alone() or together ~= nil and C.shardrt_device_memory() == 0 and is_of_all(together)
+end
 
 -- What f returns, made: what waits is recorded, too.
 local function made_by(f, ...)
@@ -343,6 +396,20 @@ local function recorded(f, ...)
   return results
 end
 
+-- Programs of several processes.
+local numbered = 0
+
+-- A process that has no program would run f, whose steps are others.
+local function have_all_or_none(caller, program)
+  numbered = numbered + 1
+  C.shardrt_job_at(current.job, fail.where())
+  local all = collective.gather_numbers(caller .. ": whether all have a program", { program.run and 1 or 0 })
+  for process = 0, current.info.process_count - 1 do
+    if all[process] == 0 then program.run = nil end
+  end
+  program.number, program.caller = numbered, caller
+end
+
 local function record(caller, arrays, f, ...)
   local made = { places = {}, count = #arrays, calls = {}, constants = {}, held = {}, problem = false, caller = caller }
   local program = { forms = {} }
@@ -355,6 +422,7 @@ local function record(caller, arrays, f, ...)
   if ok and not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
   open = nil
   if not ok then error(results, 0) end
+  if not is_alone() then have_all_or_none(caller, program) end
   return results, program
 end
 
@@ -403,8 +471,8 @@ local function clear(program)
   end
 end
 
--- The results of a run, which take over what it made for them.
-local function taken_over(program, arrays)
+-- The results of a run, which take over what it made for them. `told`: what a run of several processes is.
+local function taken_over(program, arrays, told)
   local places, results, first = program.places, {}, {}
   for i, output in ipairs(program.outputs) do
     local place, x = output.place ---@type integer, shardrt.Array
@@ -418,25 +486,51 @@ local function taken_over(program, arrays)
       first[place] = x
       buffers.tell_collector(x)
     end
-    if x.committed and not x.sharding.device then numbering.made_by_all(x) end
+    if is_placed(x) then
+      numbering.made_by_all(x)
+    elseif told then
+      numbering.derived(x, ("%s, result %d"):format(told, i))
+    end
     if output.is_gradient then array.mark_gradient(x) end
     results[i] = x
   end
   return results
 end
 
+-- What a run of several processes is, which they compare. Behind the first line's end stands what messages do not show.
+local function agree_on_run(program, arrays)
+  local words = { ("%s: a recorded program\n%d"):format(program.caller, program.number) }
+  for i, x in ipairs(arrays) do words[i + 1] = numbering.name(x) end
+  local told = table.concat(words, ", ")
+  C.shardrt_job_step(current.job, told)
+  return told
+end
+
+-- The others have gone on, so f cannot be run here instead.
+local function end_run(program, ok, code)
+  if ok then collective.pass_on() end
+  if ok and code >= 0 then return end
+  clear(program)
+  if not ok then error(code, 0) end
+  fail.check(code, not fail.is_between_processes(code) and program.caller or nil)
+end
+
 --- What a program computes of other arrays of the same forms.
 ---@param program shardrt.recording.program
 ---@param arrays shardrt.Array[] # made
----@return shardrt.Array[]? # nil: there is nothing to run, or something failed; who runs f learns why
+---@return shardrt.Array[]? # nil: there is nothing to run, or something failed; who runs f learns why. (Of several
+---processes, what failed is an error.)
 function recording.run(program, arrays)
   if not program.run then return nil end
+  local told = program.number and agree_on_run(program, arrays)
   for i = 1, #arrays do program.places[i - 1] = arrays[i].handle end
   for place, handle in sorted_pairs.next, program.held do program.places[place] = handle end
   local ok, results = pcall(program.run) -- Lua may have no memory for it
+  if told then end_run(program, ok, results) end
   ok = ok and results >= 0
-  if ok then ok, results = pcall(taken_over, program, arrays) end
+  if ok then ok, results = pcall(taken_over, program, arrays, told) end
   clear(program)
+  if told and not ok then error(results, 0) end
   return ok and results or nil
 end
 
