@@ -1,6 +1,6 @@
 -- Computation beside JAX, with 8 devices on the same cores, in one process and in 4 of 2 devices each: a sine, a
 -- product, and the gradient step of a network, data-parallel and tensor-parallel. Steps of a small network are on one
--- device: there it counts what a word costs beside its arithmetic. JAX's are all compiled functions; ours are of
+-- device, too: there it counts what a word costs beside its arithmetic. JAX's are all compiled functions; ours are of
 -- shardrt.jit, as JAX's, and without. Time is what counts; the processor's time stands beside it, as other work on the
 -- machine does not change that. The product is also beside OpenBLAS alone, and each on one device beside all.
 
@@ -61,6 +61,8 @@ local CASES = {
   { what = "step", layout = "tensor", name = "gradient step, 4 x 2", aim = ">= 1.2" },
   { what = "small_jit", layout = "one", name = "100 steps of a small network, one device, jit", aim = ">= 1" },
   { what = "small", jax = "small_jit", layout = "one", name = "100 steps of a small network, one device", aim = "" },
+  { what = "small_jit", layout = "data", name = "100 steps of a small network, batch over 8, jit", aim = ">= 1" },
+  { what = "small", jax = "small_jit", layout = "data", name = "100 steps of a small network, batch over 8", aim = "" },
 }
 
 local function detail(case, a, b)

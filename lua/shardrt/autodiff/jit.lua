@@ -191,7 +191,7 @@ local function run_recorded(self, known, arrays)
   if #self.known >= PROGRAMS then self.known = {} end
   self.upvalues, self.recorded = self.upvalues or before, self.recorded + 1
   self.vain = program.run and -1 / 0 or self.vain + 1
-  known.program = program
+  known.program, program.what = program, where_is(self.f)
   table.insert(self.known, 1, known)
   if self.vain >= VAIN then self.known = {} end
   return results_of(made, known.results, known.result_count)
@@ -278,8 +278,8 @@ NEEDLESS.static_argnames = NEEDLESS.static_argnums
 ---
 --- So f does nothing but compute with what it is given. It is an error where f looks at elements, computes with other
 --- arrays, or changes its upvalues, and where these have changed. Within a function that is run as one (grad, another
---- jit, explain) and in a job of several processes f itself is run. It is run each time, too, where it makes random
---- numbers, or moves arrays to other devices.
+--- jit, explain) f itself is run. It is run each time, too, where it makes random numbers, or moves arrays to other
+--- devices; and in a job of several processes where none of its arrays is placed over a mesh, or the devices are GPUs.
 ---@generic F: function
 ---@param f F
 ---@param options shardrt.JitOptions?

@@ -290,6 +290,7 @@ end
 ---@field outputs {place: integer, form: shardrt.array.form, is_gradient: boolean}[]
 ---@field number integer? # where it is one of several processes: the same in all
 ---@field caller string? # there: the word of the recipe
+---@field what string? # there: what it is a program of, for messages
 
 -- What is used last by which call, and by no output.
 local function last_uses(calls, inputs, outputs, held)
@@ -407,7 +408,7 @@ local function have_all_or_none(caller, program)
   for process = 0, current.info.process_count - 1 do
     if all[process] == 0 then program.run = nil end
   end
-  program.number, program.caller = numbered, caller
+  program.number, program.caller, program.what = numbered, caller, "what it was given"
 end
 
 local function record(caller, arrays, f, ...)
@@ -499,7 +500,7 @@ end
 
 -- What a run of several processes is, which they compare. Behind the first line's end stands what messages do not show.
 local function agree_on_run(program, arrays)
-  local words = { ("%s: a recorded program\n%d"):format(program.caller, program.number) }
+  local words = { ("%s: the program of %s\n%d"):format(program.caller, program.what, program.number) }
   for i, x in ipairs(arrays) do words[i + 1] = numbering.name(x) end
   local told = table.concat(words, ", ")
   C.shardrt_job_step(current.job, told)
