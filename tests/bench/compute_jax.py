@@ -27,7 +27,7 @@ def bytes_of(name):
 
 
 used = jax.devices()[:1] if layout == "one" else jax.devices()
-shape = (1, 1) if layout == "one" else (8, 1) if what == "step" and layout != "tensor" else (4, 2)
+shape = (1, 1) if layout == "one" else (8, 1) if layout == "data" else (4, 2)
 mesh = Mesh(np.array(used).reshape(shape), ("a", "b"))
 bare = bytes_of("VmRSS")
 
@@ -43,9 +43,12 @@ def slowest_and_sum(value):
 
 
 def steps_of(step, count):
+    """Over several devices each is waited for: those that XLA has begun wait for one another, and it ends the process."""
     def run():
         for _ in range(count - 1):
-            step()
+            made = step()
+            if layout != "one":
+                jax.block_until_ready(made)
         return step()
     return run
 
@@ -53,7 +56,7 @@ def steps_of(step, count):
 run = {
     "sin": lambda: work_jax.sine(mesh, 8192), "dot": lambda: work_jax.product(mesh, 4096),
     "step": lambda: work_jax.training(mesh, 2048, layout == "tensor"),
-    "small_jit": lambda: steps_of(work_jax.training(mesh, 64, False), 100),
+    "small_jit": lambda: steps_of(work_jax.training(mesh, 64, False), 100 if layout == "one" else 10),
 }[what]()
 best, busy = float("inf"), 0.0
 for number in range(rounds + 1):  # the first does not count: it compiles

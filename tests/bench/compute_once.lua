@@ -11,7 +11,8 @@ local mlp = dofile "recipes/parts/mlp.lua"
 local np, P, random = require "shardrt.numpy", shardrt.P, shardrt.random
 
 local what, layout, rounds = arg[1], arg[2], tonumber(arg[3])
-local WIDTH, SMALL, SMALL_STEPS = 2048, 64, 100 -- of layers and batch; of a small network, with steps in a round
+local WIDTH, SMALL = 2048, 64 -- of layers and batch; of a small network
+local SMALL_STEPS = layout == "one" and 100 or 10 -- in a round
 
 -- Seconds that this process's threads have computed: what other work on the machine hardly changes.
 local function processor()
@@ -35,8 +36,7 @@ local function mesh_of(shape, names)
   if layout == "one" then return shardrt.Mesh({ 1, 1 }, names, { devices[1] }) end
   return shardrt.make_mesh(shape, names)
 end
-local batch_only = what == "step" and layout ~= "tensor"
-local mesh = mesh_of(batch_only and { 8, 1 } or { 4, 2 }, { "a", "b" })
+local mesh = mesh_of(layout == "data" and { 8, 1 } or { 4, 2 }, { "a", "b" })
 local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
 local bare = bytes_of "VmRSS"
 

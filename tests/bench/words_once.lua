@@ -1,7 +1,7 @@
 -- For the benchmark: words_once.lua DTYPE makes operands, and then for each line that comes, NAME TAB CALL, prints the
 -- seconds that the call takes, and those of all threads that compute: means of as many calls as a fiftieth of a second
--- has, after a tenth of a second of calls that are not counted: the first ones make what later ones use again. words_jax.py
--- answers alike.
+-- has, after a tenth of a second of calls that are not counted: the first ones make what later ones use again.
+-- words_jax.py answers alike.
 --
 -- x and y are normal numbers, 1024 times 1024 as most; p are such above 0, m bool, i and k (1024 of them) from 0 to
 -- below 1024. Rows lie over all devices; w, v and a key are everywhere.
