@@ -21,6 +21,7 @@ const char *shardrt_op_name(int32_t op) {
 int32_t program_operands(const shardrt_step *step, int32_t registers[3]) {
   assert(step->op >= 0 && step->op < SHARDRT_OP_COUNT);
   const int32_t count = ops[step->op].operands;
+  assert(count >= 0 && count <= 3);
   registers[0] = step->a;
   registers[1] = count > 1 ? step->b : step->a;
   registers[2] = count > 2 ? step->c : step->a;
