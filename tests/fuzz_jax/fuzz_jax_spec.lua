@@ -5,7 +5,7 @@
 -- SHARDRT_FUZZ_JAX names, as `make fuzz-jax` writes it.
 
 local programs = require "tests.fuzz_jax.programs"
-local recording = require "shardrt.ops.recording"
+local replay = require "shardrt.record.replay"
 local shardrt = require "shardrt"
 
 describe("random programs", function()
@@ -19,14 +19,14 @@ describe("random programs", function()
   end)
 
   it("are the same when shardrt.jit runs their C calls again, of other numbers, too", function()
-    local runs, run = 0, recording.run
-    recording.run = function(...)
+    local runs, run = 0, replay.run
+    replay.run = function(...)
       local results = run(...)
       if results then runs = runs + 1 end
       return results
     end
     local count, wrong = programs.run_recorded(path)
-    recording.run = run
+    replay.run = run
     assert.equal("", table.concat(wrong, "\n\n", 1, math.min(#wrong, 5)), #wrong .. " of " .. count .. " programs")
     if shardrt.process_count() == 1 then assert.is_true(runs > count, runs) end
   end)

@@ -409,8 +409,8 @@ end)
 describe("the folders of Lua", function()
   -- Each requires only itself and those before it; the files that recipes require, and what gathers them, come last.
   local FOLDERS = {
-    "base", "layout", "array", "data/worker", "data", "loader", "checkpoint", "ops", "nn", "autodiff", "random",
-    "numpy", "program", "init",
+    "base", "layout", "array", "data/worker", "data", "loader", "checkpoint", "record", "ops", "nn", "autodiff",
+    "random", "numpy", "program", "init",
   }
   -- The only requires that close a circle: both modules lie in one folder, and one of them waits until it is called.
   local CIRCLES = {

@@ -5,14 +5,14 @@ local mpi = require "tests.support.mpi"
 local expect = require "tests.support.expect"
 
 local run = mpi.runner([[
-local recording = require "shardrt.ops.recording"
+local recording, replay = require "shardrt.record.recording", require "shardrt.record.replay"
 local shardrt = require "shardrt"
 local np, P, random = require "shardrt.numpy", shardrt.P, shardrt.random
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
 local rows, whole = shardrt.NamedSharding(mesh, P "data"), shardrt.NamedSharding(mesh, P())
 local me, last = shardrt.process_index(), shardrt.process_count() - 1
-local runs, run = 0, recording.run
-function recording.run(...)
+local runs, run = 0, replay.run
+function replay.run(...)
   local results = run(...)
   if results then runs = runs + 1 end
   return results

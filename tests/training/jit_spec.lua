@@ -7,7 +7,8 @@
 local C = require "shardrt.base.ffi"
 local dispatch = require "shardrt.ops.dispatch"
 local ffi = require "ffi"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
+local replay = require "shardrt.record.replay"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 local P, ndarray, optimizer, random, tree = shardrt.P, shardrt.ndarray, shardrt.optimizer, shardrt.random, shardrt.tree
@@ -29,7 +30,7 @@ local random_of, text_of = random_functions.array, random_functions.text_of
 
 -- How often programs of jit ran, and were recorded, while f did.
 local runs, recorded, within = 0, 0, false
-local run, of_all = recording.run, recording.of_all
+local run, of_all = replay.run, recording.of_all
 local function counted(f, ...)
   local before, recorded_before = runs, recorded
   f(...)
@@ -59,7 +60,7 @@ end
 
 describe("shardrt.jit", function()
   setup(function()
-    recording.run = function(...)
+    replay.run = function(...)
       local results = run(...)
       if results and within then runs = runs + 1 end
       return results
@@ -69,7 +70,7 @@ describe("shardrt.jit", function()
       return of_all(...)
     end
   end)
-  teardown(function() recording.run, recording.of_all = run, of_all end)
+  teardown(function() replay.run, recording.of_all = run, of_all end)
 
   describe("gives what the function gives:", function()
     for name, make in pairs {

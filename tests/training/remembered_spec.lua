@@ -5,7 +5,8 @@
 
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
+local replay = require "shardrt.record.replay"
 local P, ndarray, optimizer = shardrt.P, shardrt.ndarray, shardrt.optimizer
 
 local random_functions = require "tests.support.training.random_functions"
@@ -20,7 +21,7 @@ local whole, by_rows, by_columns, by_both = over(), over("a"), over(nil, "b"), o
 local layouts = { whole, by_rows, by_columns, by_both, over("b", "a") }
 
 local runs = 0
-local run = recording.run
+local run = replay.run
 local is_possible = recording.is_possible
 
 -- What f returns where nothing is recorded, and nothing that was is run.
@@ -41,8 +42,8 @@ local function counted(...)
 end
 
 describe("a gradient by a recorded program", function()
-  setup(function() recording.run = counted end)
-  teardown(function() recording.run = run end)
+  setup(function() replay.run = counted end)
+  teardown(function() replay.run = run end)
 
   it("follows what changes between steps: the batch, the parameters, and which of two functions it is", function()
     local before = runs
@@ -178,8 +179,8 @@ describe("a gradient by a recorded program", function()
 end)
 
 describe("an update by a recorded program", function()
-  setup(function() recording.run = counted end)
-  teardown(function() recording.run = run end)
+  setup(function() replay.run = counted end)
+  teardown(function() replay.run = run end)
 
   for name, make in pairs {
     sgd = function() return optimizer.sgd { learning_rate = 0.1 } end,

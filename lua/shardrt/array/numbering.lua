@@ -15,6 +15,11 @@ local function late_handle(x)
   return late and late.handle
 end
 
+--- Whether all processes make an array together: it is placed over a mesh. What is on one device is its owner's alone.
+---@param x shardrt.Array
+---@return boolean
+function numbering.is_of_all(x) return x.committed and not x.sharding.device end
+
 --- Numbers an array that all processes have just made together: the calls that make such arrays come in the same order
 --- in every process, so the number is the same in all, and a call in which processes take different arrays is found.
 ---@param x shardrt.Array

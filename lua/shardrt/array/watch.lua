@@ -1,4 +1,4 @@
--- Who is told of what happens to arrays' handles: ops/recording.lua, which stands above whoever tells, puts its own
+-- Who is told of what happens to arrays' handles: record/recording.lua, which stands above whoever tells, puts its own
 -- functions here.
 
 require("shardrt.base.error").own()

@@ -1,4 +1,4 @@
--- Functions of arrays that are run once, and whose C calls are run from then on (ops/recording.lua).
+-- Functions of arrays that are run once, and whose C calls are run from then on (record/recording.lua).
 --
 -- A program goes on with what the function saw when it was recorded. So it is an error if the function looks at
 -- elements, computes with arrays that it is not given, or changes an upvalue of its own, or one has changed. What the
@@ -11,7 +11,8 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local precision = require "shardrt.ops.precision"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
+local replay = require "shardrt.record.replay"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
@@ -45,7 +46,7 @@ local PROGRAMS, OFTEN, VAIN = 16, 64, 4
 ---@field marks boolean[] # by arrays, whether it is a gradient
 ---@field metatables table<table, true> # of the arguments' tables
 ---@field precision string
----@field program shardrt.recording.program? # nil: none was tried
+---@field program shardrt.replay? # nil: none was tried
 ---@field results shardrt.value_tree[]
 ---@field result_count integer
 
@@ -56,7 +57,7 @@ local function fit(arrays, known)
     if array.is_gone(arrays[i]) then return false end
     if array.is_gradient(arrays[i]) ~= known.marks[i] then return false end
   end
-  return recording.fits(known.program, arrays)
+  return replay.fits(known.program, arrays)
 end
 
 -- ---- what a function refers to ----
@@ -198,7 +199,7 @@ local function run_recorded(self, known, arrays)
 end
 
 local function run_program(self, known, arrays)
-  local made = recording.is_possible(arrays) and recording.run(known.program, arrays)
+  local made = recording.is_possible(arrays) and replay.run(known.program, arrays)
   if not made then return results_of(run(self, known, others(arrays))) end
   return value_tree.values_of(known.results, known.result_count, made), known.result_count
 end

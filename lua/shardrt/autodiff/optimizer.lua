@@ -13,8 +13,9 @@ local flat_tree = require "shardrt.autodiff.flat_tree"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
 local promote = require "shardrt.ops.promote"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
 local reduce = require "shardrt.ops.reduce"
+local replay = require "shardrt.record.replay"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
@@ -289,8 +290,8 @@ end
 -- The update of a list: by the program of an earlier one, or recorded.
 local function run_list(inside, rate, arrays, count)
   for _, program in ipairs(inside.programs) do
-    if recording.fits(program, arrays) then
-      return recording.run(program, arrays) or update_list(inside, rate, arrays, count)
+    if replay.fits(program, arrays) then
+      return replay.run(program, arrays) or update_list(inside, rate, arrays, count)
     end
   end
   local seen, is_twice = {}, false
@@ -301,7 +302,7 @@ local function run_list(inside, rate, arrays, count)
   return made
 end
 
--- An update of small parameters, which takes Lua longer than the processor, by a recorded program (ops/recording.lua);
+-- An update of small parameters, which takes Lua longer than the processor, by a recorded program (record/replay.lua);
 -- nil: it is the optimizer's first, the trees are not alike, or something else is not as it mostly is.
 local function updated_again(inside, params, grads, state)
   local rate, arrays = inside.options.learning_rate, {}

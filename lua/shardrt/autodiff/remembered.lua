@@ -1,11 +1,12 @@
 -- Gradients of what was computed before in the same way. A small network's step takes Lua longer than the processor:
--- where a tape tells of the same steps as an earlier one, the program that was recorded then (ops/recording.lua) runs.
+-- where a tape tells of the same steps as an earlier one, the program that was recorded then (record/) runs.
 
 local array = require "shardrt.array.array"
 local dispatch = require "shardrt.ops.dispatch"
 local list = require "shardrt.base.list"
 local precision = require "shardrt.ops.precision"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
+local replay = require "shardrt.record.replay"
 local sorted_pairs = require "shardrt.base.sorted_pairs"
 local tape = require "shardrt.ops.tape"
 require("shardrt.base.error").own()
@@ -29,7 +30,7 @@ local STEPS, MOST, PROGRAMS, OFTEN = 256, 16383, 64, 16
 ---@field value integer # where it stands
 ---@field steps shardrt.remembered.step[]
 ---@field precision string
----@field program shardrt.recording.program
+---@field program shardrt.replay
 
 local kept = {} ---@type table<shardrt.array.form, shardrt.remembered.gradient[]> # by the value's
 local count, recorded, runs = 0, 0, 0 -- of `kept`, and ever
@@ -105,7 +106,7 @@ end
 
 local function is_gradient(known, made, value, leaves, arrays, place)
   if known.leaves ~= #leaves or known.value ~= place[value] or #known.steps ~= #made.entries
-    or known.precision ~= precision.of() or not recording.fits(known.program, arrays) then
+    or known.precision ~= precision.of() or not replay.fits(known.program, arrays) then
     return false
   end
   for k = 1, #known.steps do
@@ -147,7 +148,7 @@ function remembered.gradients(made, value, leaves, ones, backward, caller)
   for _, known in ipairs(kept[form] or {}) do
     if is_gradient(known, made, value, leaves, arrays, place) then
       runs = runs + 1
-      return recording.run(known.program, arrays) or backward(caller, made, value, leaves, ones)
+      return replay.run(known.program, arrays) or backward(caller, made, value, leaves, ones)
     end
   end
   if not may_come_again(made.entries) or recorded > PROGRAMS + runs / OFTEN then

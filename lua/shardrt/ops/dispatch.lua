@@ -16,7 +16,7 @@ local ndarray = require "shardrt.array.ndarray"
 local numbering = require "shardrt.array.numbering"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
 local reshard = require "shardrt.array.reshard"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
@@ -197,7 +197,7 @@ end
 -- it becomes the result's number, which is compared once the result meets what all have.
 local function agree_on_step(caller, out, inputs, detail)
   local text = described(caller, out.dtype, out.shape, inputs, detail)
-  if out.committed and not out.sharding.device then
+  if numbering.is_of_all(out) then
     C.shardrt_job_step(current.job, text)
   else
     numbering.derived(out, text)
@@ -260,7 +260,7 @@ end
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
   local out = array.another(caller, x)
-  if x.committed and not x.sharding.device then numbering.made_by_all(out) end
+  if numbering.is_of_all(x) then numbering.made_by_all(out) end
   return dispatch.done(caller, out, { x }, vjp)
 end
 

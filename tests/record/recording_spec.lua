@@ -5,7 +5,8 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
-local recording = require "shardrt.ops.recording"
+local recording = require "shardrt.record.recording"
+local replay = require "shardrt.record.replay"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 local P, ndarray, random = shardrt.P, shardrt.ndarray, shardrt.random
@@ -34,8 +35,8 @@ local function recorded(f)
   if not program.run then return nil end
   for value = 2, 4 do
     local other = array_of(value)
-    assert.is_true(recording.fits(program, { other }))
-    assert.same(numbers(f(other)), numbers(recording.run(program, { other })[1]))
+    assert.is_true(replay.fits(program, { other }))
+    assert.same(numbers(f(other)), numbers(replay.run(program, { other })[1]))
   end
   return program
 end
@@ -107,10 +108,10 @@ end)
 describe("a recorded program", function()
   it("fits arrays of its forms alone", function()
     local program = recorded(function(x) return x + 1 end) ---@cast program shardrt.recording.program
-    assert.is_false(recording.fits(program, { array_of(1, columns) }) and shardrt.device_count() > 1)
-    assert.is_false(recording.fits(program, { np.astype(array_of(1), "int32") }))
-    assert.is_false(recording.fits(program, { array_of(1), array_of(1) }))
-    assert.is_false(recording.fits(program, {}))
+    assert.is_false(replay.fits(program, { array_of(1, columns) }) and shardrt.device_count() > 1)
+    assert.is_false(replay.fits(program, { np.astype(array_of(1), "int32") }))
+    assert.is_false(replay.fits(program, { array_of(1), array_of(1) }))
+    assert.is_false(replay.fits(program, {}))
   end)
 
   it("gives each result an object of its own", function()
@@ -119,7 +120,7 @@ describe("a recorded program", function()
       local y = x + 1
       return { y, y, x }
     end)
-    local y, same, given = unpack(recording.run(program, { array_of(5) }))
+    local y, same, given = unpack(replay.run(program, { array_of(5) }))
     y:delete()
     assert.equal(6, numbers(same)[1])
     assert.equal(5, numbers(given)[1])
@@ -138,7 +139,7 @@ describe("a recorded program", function()
     local before = tonumber(C.shardrt_result_bytes(nil))
     for n = 1, 400 do
       C.shardrt_alloc_fail_at(n)
-      local ok, results = pcall(recording.run, program, { x })
+      local ok, results = pcall(replay.run, program, { x })
       local has_failed = tonumber(C.shardrt_alloc_fail_at(0)) >= n
       assert.is_true(ok, results)
       if results then assert.same(right, numbers(results[1])) end
@@ -151,6 +152,6 @@ describe("a recorded program", function()
       if on_host then assert.equal(before, tonumber(C.shardrt_result_bytes(nil))) end
     end
     assert.is_true(failures > 5, failures)
-    assert.same(right, numbers(recording.run(program, { x })[1]))
+    assert.same(right, numbers(replay.run(program, { x })[1]))
   end)
 end)

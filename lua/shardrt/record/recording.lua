@@ -1,35 +1,29 @@
 -- What is computed again and again of arrays of the same forms, such as a small network's gradients. What Lua asks of C
--- once is written down as a program of C calls, and run from then on without asking Lua which calls these are.
+-- once is written down as a program of C calls, and run from then on (replay.lua) without asking Lua which these are.
 --
 -- Only what follows from forms may be recorded. A program reads no array but those that it is given; where the recorded
 -- calls read another one, or C did something that is not written down, there is no program. A function that does
 -- nothing else, as a recipe says (autodiff/jit.lua), may make arrays of the host's numbers, too: these are constants.
---
--- Several processes have a program where all of them have one. A run is one step of theirs, which they compare as they
--- do others: which program it is, and which arrays it is given.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
-local buffers = require "shardrt.array.buffers"
-local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local handles = require "shardrt.record.handles"
 local list = require "shardrt.base.list"
 local numbering = require "shardrt.array.numbering"
-local owned = require "shardrt.base.owned"
+local replay = require "shardrt.record.replay"
 local shape = require "shardrt.layout.shape"
-local sorted_pairs = require "shardrt.base.sorted_pairs"
 local watch = require "shardrt.array.watch"
 fail.own()
 
 local recording = {}
 
--- Calls of a program, and of each of the functions that are made of them: LuaJIT compiles one of so many.
-local MOST, PART = 10000, 100
+local MOST = 10000 -- calls of a program
 
-local function address(pointer) return tonumber(ffi.cast("intptr_t", pointer)) end
+local address, have_data, outline = handles.address, handles.have_data, handles.outline
 
 -- The functions that may be recorded: what they do follows from their arguments alone.
 local NAMES = {}
@@ -72,27 +66,6 @@ local open ---@type shardrt.recording.open?
 
 -- ---- arrays ----
 
-local function has_data(handle)
-  for i = 0, tonumber(C.shardrt_array_shard_count(handle)) - 1 do
-    if C.shardrt_array_buffer(handle, i) ~= nil then return true end
-  end
-  return false
-end
-
-local out = ffi.new "shardrt_array *[1]" -- empty but within functions below
-
--- An array like it without data, which the program makes others from.
-local function outline(handle)
-  if C.shardrt_array_like(handle, out) < 0 then return nil end
-  return owned(out, "shardrt_array_free")
-end
-
--- Another handle of the same data, which Lua's collector frees; nil: there is no memory for it.
-local function shared(handle)
-  local made = outline(handle)
-  return made and C.shardrt_alias(handle, made) >= 0 and made or nil
-end
-
 local function constant(value)
   open.constants[#open.constants + 1] = value
   return #open.constants
@@ -100,7 +73,7 @@ end
 
 -- Gives an array that is a constant a place; nil: there is no memory for it.
 local function hold(handle)
-  local place, same = open.count, shared(handle)
+  local place, same = open.count, handles.shared(handle)
   if not same then return nil end
   open.count, open.places[address(handle)], open.held[place] = place + 1, place, same
   return place
@@ -136,8 +109,8 @@ end
 -- Where an array of a call stands, or nil: the program could not have it.
 local function place_of(handle, call)
   local place = open.places[address(handle)]
-  if place == nil and open.caller and has_data(handle) then refuse_other(handle) end
-  if place == nil or place == false and has_data(handle) then return nil end
+  if place == nil and open.caller and have_data(handle) then refuse_other(handle) end
+  if place == nil or place == false and have_data(handle) then return nil end
   if place == "constant" then place = hold(handle) end
   if place == nil then return nil end
   if not place then return make_place(handle, call) end
@@ -279,93 +252,24 @@ function watch.looked() -- what follows may depend on what was seen
   if open then open.problem = true end
 end
 
--- ---- programs ----
-
----@class shardrt.recording.program
----@field forms shardrt.array.form[] # the inputs'
----@field run (fun(): integer)? # C's code; nil: it cannot be run, and what follows is not there
----@field places ffi.cdata* # shardrt_array *[]
----@field count integer # of these
----@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
----@field outputs {place: integer, form: shardrt.array.form, is_gradient: boolean}[]
----@field number integer? # where it is one of several processes: the same in all
----@field caller string? # there: the word of the recipe
----@field what string? # there: what it is a program of, for messages
-
--- What is used last by which call, and by no output.
-local function last_uses(calls, inputs, outputs, held)
-  local last, kept = {}, {}
-  for _, output in ipairs(outputs) do kept[output.place] = true end
-  for place in pairs(held) do kept[place] = true end
-  for i, call in ipairs(calls) do
-    for place in pairs(call.uses) do last[place] = i end
-  end
-  local frees = {}
-  for i = 1, #calls do frees[i] = {} end
-  for place, i in pairs(last) do
-    if place >= inputs and not kept[place] then table.insert(frees[i], place) end
-  end
-  return frees
-end
-
-local function text_of_part(calls, frees, first, last)
-  local lines = { "local C, J, K, S, out = ...", "return function()", "local code" }
-  local function add(...) lines[#lines + 1] = (...):format(select(2, ...)) end
-  for i = first, last do
-    local call = calls[i]
-    for k, place in ipairs(call.made) do
-      add("code = C.shardrt_array_like(K[%d], out) if code < 0 then return code end S[%d] = out[0]", call.outlines[k],
-        place)
-    end
-    for _, handles in ipairs(call.handles) do
-      for k, place in ipairs(handles.places) do add("K[%d][%d] = S[%d]", handles.constant, k - 1, place) end
-    end
-    if call.where then add("C.shardrt_job_at(J.job, K[%d])", call.where) end
-    add("code = C.%s(%s) if code < 0 then return code end", call.name, table.concat(call.arguments, ", "))
-    if call.gives then add("S[%d] = out[0]", call.gives) end
-    for _, place in ipairs(frees[i]) do add("C.shardrt_array_free(S[%d]) S[%d] = nil", place, place) end
-  end
-  lines[#lines + 1] = "return 0 end"
-  return table.concat(lines, "\n")
-end
-
--- The function that makes all calls, one part after the other.
-local function run_of(made, places, frees)
-  local parts = {}
-  for first = 1, #made.calls, PART do
-    local text = text_of_part(made.calls, frees, first, math.min(first + PART - 1, #made.calls))
-    parts[#parts + 1] = assert(loadstring(text, "=recording"))(C, current, made.constants, places, out)
-  end
-  if #parts == 1 then return parts[1] end
-  return function()
-    for i = 1, #parts do
-      local code = parts[i]()
-      if code < 0 then return code end
-    end
-    return 0
-  end
-end
+-- ---- what is recorded ----
 
 -- Adds to a program what was written down, if that is all.
 local function finish(program, made, results)
-  local outputs, inputs = {}, #program.forms
+  local outputs = {}
   for i, x in ipairs(results) do
     local place = made.places[address(x.handle)]
     if place == "constant" then place = hold(x.handle) end
     if not place or made.problem then return end
     outputs[i] = { place = place, form = array.form(x), is_gradient = array.is_gradient(x) }
   end
-  local places = ffi.new("shardrt_array *[?]", made.count + 1)
-  program.places, program.count, program.outputs, program.held = places, made.count, outputs, made.held
-  program.run = run_of(made, places, last_uses(made.calls, inputs, outputs, made.held))
+  replay.complete(program, made, outputs)
 end
-
-local function is_placed(x) return x.committed and not x.sharding.device end
 
 -- Whether all processes compute with arrays: they all call what has one that they made together.
 local function is_of_all(arrays)
   for i = 1, #arrays do
-    if is_placed(arrays[i]) then return true end
+    if numbering.is_of_all(arrays[i]) then return true end
   end
   return false
 end
@@ -397,33 +301,17 @@ local function recorded(f, ...)
   return results
 end
 
--- Programs of several processes.
-local numbered = 0
-
--- A process that has no program would run f, whose steps are others.
-local function have_all_or_none(caller, program)
-  numbered = numbered + 1
-  C.shardrt_job_at(current.job, fail.where())
-  local all = collective.gather_numbers(caller .. ": whether all have a program", { program.run and 1 or 0 })
-  for process = 0, current.info.process_count - 1 do
-    if all[process] == 0 then program.run = nil end
-  end
-  program.number, program.caller, program.what = numbered, caller, "what it was given"
-end
-
 local function record(caller, arrays, f, ...)
   local made = { places = {}, count = #arrays, calls = {}, constants = {}, held = {}, problem = false, caller = caller }
-  local program = { forms = {} }
-  for i, x in ipairs(arrays) do
-    made.places[address(x.handle)], program.forms[i] = i - 1, array.form(x)
-  end
+  local program = replay.of(arrays)
+  for i, x in ipairs(arrays) do made.places[address(x.handle)] = i - 1 end
   open = made
   local ok, results = pcall(recorded, f, ...)
   if made.refused then ok, results = false, made.refused end
   if ok and not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
   open = nil
   if not ok then error(results, 0) end
-  if not is_alone() then have_all_or_none(caller, program) end
+  if not is_alone() then replay.agree(program, caller) end
   return results, program
 end
 
@@ -433,7 +321,7 @@ end
 ---@param f fun(...: any): shardrt.Array[]
 ---@param ... any # what f is given
 ---@return shardrt.Array[] # what f returned
----@return shardrt.recording.program
+---@return shardrt.replay
 function recording.of(arrays, f, ...) return record(nil, arrays, f, ...) end
 
 --- The same of an f that is to do nothing else: an error where it computes with other arrays, or looks at elements.
@@ -442,97 +330,11 @@ function recording.of(arrays, f, ...) return record(nil, arrays, f, ...) end
 ---@param f fun(...: any): shardrt.Array[]
 ---@param ... any # what f is given
 ---@return shardrt.Array[] # what f returned
----@return shardrt.recording.program
+---@return shardrt.replay
 function recording.of_all(caller, arrays, f, ...) return record(caller, arrays, f, ...) end
 
 --- Whether something is being recorded.
 ---@return boolean
 function recording.is_open() return open ~= nil end
-
---- Whether arrays have the forms that a program is of.
----@param program shardrt.recording.program
----@param arrays shardrt.Array[]
----@return boolean
-function recording.fits(program, arrays)
-  local forms = program.forms
-  if #forms ~= #arrays then return false end
-  for i = 1, #arrays do
-    if not rawequal(forms[i], array.form(arrays[i])) then return false end
-  end
-  return true
-end
-
--- Frees what a run left behind that failed.
-local function clear(program)
-  local inputs = #program.forms
-  for place in sorted_pairs.next, program.held do program.places[place] = nil end
-  for place = 0, program.count - 1 do
-    if place >= inputs then C.shardrt_array_free(program.places[place]) end
-    program.places[place] = nil
-  end
-end
-
--- The results of a run, which take over what it made for them. `told`: what a run of several processes is.
-local function taken_over(program, arrays, told)
-  local places, results, first = program.places, {}, {}
-  for i, output in ipairs(program.outputs) do
-    local place, x = output.place ---@type integer, shardrt.Array
-    if place < #arrays or first[place] then
-      x = array.another("a recorded program", first[place] or arrays[place + 1])
-    elseif program.held[place] then
-      x = array.around(output.form, assert(shared(program.held[place])))
-    else
-      out[0], places[place] = places[place], nil
-      x = array.around(output.form, owned(out, "shardrt_array_free"))
-      first[place] = x
-      buffers.tell_collector(x)
-    end
-    if is_placed(x) then
-      numbering.made_by_all(x)
-    elseif told then
-      numbering.derived(x, ("%s, result %d"):format(told, i))
-    end
-    if output.is_gradient then array.mark_gradient(x) end
-    results[i] = x
-  end
-  return results
-end
-
--- What a run of several processes is, which they compare. Behind the first line's end stands what messages do not show.
-local function agree_on_run(program, arrays)
-  local words = { ("%s: the program of %s\n%d"):format(program.caller, program.what, program.number) }
-  for i, x in ipairs(arrays) do words[i + 1] = numbering.name(x) end
-  local told = table.concat(words, ", ")
-  C.shardrt_job_step(current.job, told)
-  return told
-end
-
--- The others have gone on, so f cannot be run here instead.
-local function end_run(program, ok, code)
-  if ok then collective.pass_on() end
-  if ok and code >= 0 then return end
-  clear(program)
-  if not ok then error(code, 0) end
-  fail.check(code, not fail.is_between_processes(code) and program.caller or nil)
-end
-
---- What a program computes of other arrays of the same forms.
----@param program shardrt.recording.program
----@param arrays shardrt.Array[] # made
----@return shardrt.Array[]? # nil: there is nothing to run, or something failed; who runs f learns why. (Of several
----processes, what failed is an error.)
-function recording.run(program, arrays)
-  if not program.run then return nil end
-  local told = program.number and agree_on_run(program, arrays)
-  for i = 1, #arrays do program.places[i - 1] = arrays[i].handle end
-  for place, handle in sorted_pairs.next, program.held do program.places[place] = handle end
-  local ok, results = pcall(program.run) -- Lua may have no memory for it
-  if told then end_run(program, ok, results) end
-  ok = ok and results >= 0
-  if ok then ok, results = pcall(taken_over, program, arrays, told) end
-  clear(program)
-  if told and not ok then error(results, 0) end
-  return ok and results or nil
-end
 
 return recording
