@@ -88,13 +88,22 @@ int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_shard
   return SHARDRT_OK;
 }
 
+/* What waits, but for `count` blocks of `bytes`, is freed down to `spare`; so is what comes back. */
+static void trim_blocks(struct move_cache *m, size_t bytes, int64_t count, size_t spare) {
+  buffer_pool_limit(m->pool, spare);
+  buffer_pool_trim(m->pool, bytes, count, spare);
+}
+
+void move_cache_trim(struct move_cache *m, size_t spare) {
+  if (m->pool != NULL) trim_blocks(m, 0, 0, spare);
+}
+
 int move_cache_blocks(struct move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
   const bool pooled = bytes >= KEPT_FROM;
   int code = SHARDRT_OK;
   if (m->pool == NULL) code = buffer_pool_new(0, &m->pool);
   if (code < 0) return code;
-  buffer_pool_limit(m->pool, spare);
-  buffer_pool_trim(m->pool, bytes, pooled ? count : 0, spare);
+  trim_blocks(m, bytes, pooled ? count : 0, spare);
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
     code = pooled ? buffer_pool_take(m->pool, bytes, &out[made]) : shardrt_buffer_new(bytes, &out[made]);

@@ -42,6 +42,9 @@ int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_shard
  * for reuse is freed down to `spare` bytes before, and what comes back until move_cache_settle is freed beyond that.
  * All or nothing. */
 int move_cache_blocks(struct move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out);
+/* For a move whose blocks come from elsewhere: memory that waits here is freed down to `spare` bytes, now and as it
+ * comes back. */
+void move_cache_trim(struct move_cache *m, size_t spare);
 /* After a move whose new blocks have `bytes` in all: so much of what comes back waits for the next one like it, but at
  * most 512 MiB. */
 void move_cache_settle(struct move_cache *m, size_t bytes);

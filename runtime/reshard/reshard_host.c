@@ -67,11 +67,12 @@ static bool is_large(const struct reshard *r, size_t bytes, int64_t count) {
   return r->pool == NULL && (all > SMALL || all > reshard_staging(r));
 }
 
-/* Fresh buffers for new blocks, all or nothing. */
-static int allocate_blocks(const struct reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
+/* Fresh buffers for `count` of a large move's new blocks, or of another one's; all or nothing. */
+static int allocate_blocks(const struct reshard *r, size_t bytes, int64_t count, bool large, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
-  if (is_large(r, bytes, count))
-    return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
+  const size_t spare = messages ? 0 : reshard_staging(r);
+  if (large) return move_cache_blocks(r->cache, bytes, count, spare, out);
+  if (r->pool == NULL) move_cache_trim(r->cache, spare);
   struct buffer_pool *pool = r->pool;
   int code = pool == NULL ? buffer_pool_of_arrays(&pool) : SHARDRT_OK;
   int64_t made = 0;
@@ -94,7 +95,8 @@ static int make_blocks(const struct reshard *r, shardrt_array *made, struct bloc
   int code = block_table_blocks(&old, r->x, &r->route->from);
   if (code == SHARDRT_OK) missing = share_blocks(r, &old, wanted, buffers);
   block_table_free(&old);
-  if (code == SHARDRT_OK) code = allocate_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
+  const size_t bytes = shardrt_array_shard_bytes(made);
+  if (code == SHARDRT_OK) code = allocate_blocks(r, bytes, missing, is_large(r, bytes, wanted->count), fresh);
   for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
     if (buffers[b] == NULL) buffers[b] = fresh[--missing];
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)

@@ -406,6 +406,23 @@ describe("memory that waits for the next reshard", function()
       assert(y)
     ]], { processes = false, devices = 8 })
   end)
+
+  measures("goes where that is a small one, whose own memory comes from elsewhere", function()
+    run([[
+      local mib = 2 ^ 20
+      local x = shardrt.device_put(shardrt.ndarray.zeros({ 64, 512, 512 }, "float32"), on "x") -- 64 MiB
+      local small = shardrt.device_put(shardrt.ndarray.zeros({ 8, 128 }, "float32"), on "x")
+      local halves = shardrt.NamedSharding(shardrt.make_mesh({ 2, 4 }, { "a", "b" }), P "a")
+      local y = shardrt.reshard(x, halves)
+      y:delete()
+      collectgarbage()
+      local before = memory "VmRSS" -- with the 64 MiB of y
+      y = shardrt.reshard(small, halves, { staging_bytes = mib })
+      local less = before - memory "VmRSS"
+      assert(less > 56 * mib, ("%.1f MiB less"):format(less / mib))
+      assert(y)
+    ]], { processes = false, devices = 8 })
+  end)
 end)
 
 describe("a process that is lost during reshards", function()

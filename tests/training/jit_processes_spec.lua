@@ -65,8 +65,8 @@ describe("shardrt.jit in several processes", function()
     expect.well(run [[
       local g = shardrt.jit(function(a) return np.sum(a) end)
       local of_all = recording.of_all
-      function recording.of_all(caller, arrays, h, ...)
-        return of_all(caller, arrays, function(...)
+      function recording.of_all(caller, what, arrays, h, ...)
+        return of_all(caller, what, arrays, function(...)
           local results = h(...)
           -- In one process C does something that is no part of a program.
           if me == last then require("shardrt.array.watch").called(function() end) end
@@ -83,15 +83,80 @@ describe("shardrt.jit in several processes", function()
   it("runs f where no array is placed over a mesh, and needs no other process then", function()
     expect.well(run [[
       local before, calls = runs, {}
-      local g = shardrt.jit(function(a)
+      local g = shardrt.jit(function(a, n)
         calls[#calls + 1] = true
-        return a + 1
+        return np.sum(a) * n
       end)
       if me == 0 then
-        for _ = 1, 3 do g(np.ones { 4 }) end
-        assert(#calls == 3 and runs == before)
+        for _ = 1, 300 do g(np.ones { 4 }, 1) end
+        assert(#calls == 300 and runs == before)
+      end
+      -- These calls do not count: all processes record as many of those that follow.
+      for n = 1, 100 do
+        g(x, n)
+        if me == last then g(np.ones { 4 }, 1) end
       end
       assert(np.sum(x):item())
+    ]])
+  end)
+
+  it("knows arrays that nobody placed where one process has seen many others", function()
+    expect.well(run [[
+      local g = shardrt.jit(function(a, w) return np.sum(a) * np.sum(w) end)
+      g(x, np.ones { 4 })
+      if me == 0 then np.sum(np.ones { 3, 3 }):item() end
+      local before = runs
+      for n = 1, 1100 do
+        local _ = np.sum(np.ones { n + 10 } * 2).handle
+        g(x, np.ones { 4 })
+      end
+      assert(runs - before == 1100, runs - before)
+    ]])
+  end)
+
+  it("takes what each process has on a device of its own, and arrays without elements", function()
+    expect.well(run [[
+      local own = shardrt.SingleDeviceSharding(me * #shardrt.local_devices())
+      local g = shardrt.jit(function(a, w, none) return np.sum(a), w * 2, np.sum(none, 0), none + 1 end)
+      local none = np.zeros({ 0, 4 }, "float32", rows)
+      local before = runs
+      for k = 1, 3 do
+        local _, twice, zeros, empty = g(x, shardrt.device_put(np.array { 1, 2, k + me }, own), none)
+        assert(shardrt.device_get(twice):to_table()[3] == 2 * (k + me))
+        assert(np.sum(zeros):item() == 0 and empty.size == 0)
+      end
+      assert(runs - before == 2, runs - before)
+    ]])
+  end)
+
+  it("places within f what nobody placed, and moves in messages as small as f says", function()
+    expect.well(run [[
+      local g = shardrt.jit(function(a, w)
+        return a * shardrt.device_put(w, whole), shardrt.reshard(a, whole, { staging_bytes = 64 })
+      end)
+      local before = runs
+      for k = 1, 3 do
+        local product, moved = g(x, np.full({ 4 }, k))
+        assert(same(product, x * k) and same(moved, x))
+      end
+      assert(runs - before == 2, runs - before)
+    ]])
+  end)
+
+  it("has no program of what meets others in f", function()
+    expect.well(run [[
+      for _, meet in ipairs {
+        function() shardrt.sync_global_devices "in f" end, function() shardrt.process_allgather { me } end,
+      } do
+        local calls = {}
+        local g = shardrt.jit(function(a)
+          calls[#calls + 1] = true
+          meet()
+          return a + 1
+        end)
+        for _ = 1, 3 do g(x) end
+        assert(#calls == 3)
+      end
     ]])
   end)
 

@@ -213,6 +213,17 @@ function array.form(x)
   return form
 end
 
+--- Whether an array has a form, also one that is not remembered any more.
+---@param x shardrt.Array
+---@param form shardrt.array.form
+---@return boolean
+function array.has_form(x, form)
+  local own = array.form(x)
+  if rawequal(own, form) then return true end
+  return rawequal(own.sharding, form.sharding) and own.dtype == form.dtype and own.unplaced == form.unplaced
+    and shape.equal(own.shape, form.shape)
+end
+
 --- The array object around a handle that C made, of that form.
 ---@param form shardrt.array.form
 ---@param handle ffi.cdata* # shardrt_array *, which Lua's collector frees

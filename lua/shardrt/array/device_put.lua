@@ -80,8 +80,9 @@ local function put_leaf(caller, value, to)
   to = sharding.of(caller, to)
   if not array.is(value) then return put_host(caller, device_put.to_host(caller, value), to) end
   array.check(caller, value)
-  local is_one = current.info.process_count == 1 -- whose value nobody compares
-  if value.committed or is_one or current.info.planning ~= 0 then return array.ops.constrain(caller, value, to) end
+  -- Nobody compares the value where there is one process, or a program goes by which array it is.
+  local is_seen = current.info.process_count > 1 and current.info.planning == 0 and not watch.records()
+  if value.committed or not is_seen then return array.ops.constrain(caller, value, to) end
   return array.ops.placed(caller, value, put_host(caller, unplaced.value(value), to))
 end
 
@@ -152,6 +153,7 @@ local function stack_of_processes(host)
   if job.planning ~= 0 then plan.finish(caller) end
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
   C.shardrt_job_at(current.job, fail.where())
+  watch.called(C.shardrt_allgather_buffers)
   local stacked = ndarray.for_all(caller, { job.process_count, unpack(host.shape) }, host.dtype)
   fail.check(C.shardrt_allgather_buffers(current.job, call, host.buffer, host.data, host.bytes, stacked.buffer,
     stacked.data))

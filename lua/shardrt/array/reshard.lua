@@ -261,7 +261,7 @@ function reshard.array(caller, x, to, given, move)
     called_by_all(caller, call, current.job, x.handle, to.handle, options, out)
     moved = numbering.made_by_all(array.wrap(out, to))
     buffers.tell_collector(moved, x)
-    watch.moved(x.handle, moved.handle, call, to.handle)
+    watch.moved(x.handle, moved.handle, call, to.handle, options)
   end
   if options.donate ~= 0 then x:delete() end
   return moved

@@ -19,7 +19,8 @@ function watch.shared(from, handle) local _, _ = from, handle end
 ---@param handle ffi.cdata*
 ---@param move ffi.cdata*? # C's, which made it; nil: it was not C
 ---@param to ffi.cdata*? # the sharding that this was given
-function watch.moved(from, handle, move, to) local _, _, _, _ = from, handle, move, to end
+---@param options ffi.cdata*? # and the shardrt_reshard_options
+function watch.moved(from, handle, move, to, options) local _, _, _, _, _ = from, handle, move, to, options end
 
 --- A handle whose array has the same numbers whenever it is made: the host gave them, or its form does.
 ---@param handle ffi.cdata*
@@ -29,6 +30,10 @@ function watch.constant(handle) local _ = handle end
 ---@param call ffi.cdata*|function
 ---@param ... any
 function watch.called(call, ...) local _, _ = call, ... end
+
+--- Whether what is done now is to be done again by a program, which sees no element.
+---@return boolean
+function watch.records() return false end
 
 --- Whether the text of an array may show its elements.
 ---@return boolean

@@ -36,7 +36,7 @@ local PROGRAMS, OFTEN, VAIN = 16, 64, 4
 ---@field known shardrt.jit.known[] # the last one stands first
 ---@field recorded integer # ever
 ---@field vain integer # of these, those that are no programs; a program makes it negative for good
----@field calls integer # ever, but within others that are run as one
+---@field calls integer # ever, that might be recorded
 ---@field upvalues {name: string, value: any}[]? # of f, before it was recorded first
 
 ---@class shardrt.jit.known
@@ -183,7 +183,7 @@ end
 
 local function run_recorded(self, known, arrays)
   local before, copies = upvalues_of(self.f), others(arrays)
-  local made, program = recording.of_all(CALLER, copies, run_noting, self, known, copies)
+  local made, program = recording.of_all(CALLER, where_is(self.f), copies, run_noting, self, known, copies)
   local one = changed(self.f, before)
   if one then
     fail("%s: the function of %s changes %s, a local variable outside it, which its program would not; return the new "
@@ -192,14 +192,14 @@ local function run_recorded(self, known, arrays)
   if #self.known >= PROGRAMS then self.known = {} end
   self.upvalues, self.recorded = self.upvalues or before, self.recorded + 1
   self.vain = program.run and -1 / 0 or self.vain + 1
-  known.program, program.what = program, where_is(self.f)
+  known.program = program
   table.insert(self.known, 1, known)
   if self.vain >= VAIN then self.known = {} end
   return results_of(made, known.results, known.result_count)
 end
 
 local function run_program(self, known, arrays)
-  local made = recording.is_possible(arrays) and replay.run(known.program, arrays)
+  local made = replay.run(known.program, arrays)
   if not made then return results_of(run(self, known, others(arrays))) end
   return value_tree.values_of(known.results, known.result_count, made), known.result_count
 end
@@ -233,16 +233,15 @@ local function call(self, ...)
   end
   local known, arrays = known_of(self, arguments, count)
   local results, result_count
-  self.calls = self.calls + 1
-  if known then
+  if not known then known, arrays = new_of(arguments, count) end
+  local is_possible = recording.is_possible(arrays) -- of several processes: in all of them, so that they count alike
+  if is_possible then self.calls = self.calls + 1 end
+  if is_possible and known.program then
     results, result_count = run_program(self, known, arrays)
+  elseif is_possible and self.vain < VAIN and self.recorded <= PROGRAMS + self.calls / OFTEN then
+    results, result_count = run_recorded(self, known, arrays)
   else
-    known, arrays = new_of(arguments, count)
-    if recording.is_possible(arrays) and self.vain < VAIN and self.recorded <= PROGRAMS + self.calls / OFTEN then
-      results, result_count = run_recorded(self, known, arrays)
-    else
-      results, result_count = results_of(run(self, known, others(arrays)))
-    end
+    results, result_count = results_of(run(self, known, others(arrays)))
   end
   give_up(self, known, arrays)
   return unpack(results, 1, result_count)
@@ -279,8 +278,9 @@ NEEDLESS.static_argnames = NEEDLESS.static_argnums
 ---
 --- So f does nothing but compute with what it is given. It is an error where f looks at elements, computes with other
 --- arrays, or changes its upvalues, and where these have changed. Within a function that is run as one (grad, another
---- jit, explain) f itself is run. It is run each time, too, where it makes random numbers, or moves arrays to other
---- devices; and in a job of several processes where none of its arrays is placed over a mesh, or the devices are GPUs.
+--- jit, explain) f itself is run. It is run each time, too, where it makes random numbers or meets other processes; in
+--- one process where it moves arrays to other devices; and in several where none of its arrays is placed over a mesh, or
+--- the devices are GPUs.
 ---@generic F: function
 ---@param f F
 ---@param options shardrt.JitOptions?

@@ -6,6 +6,7 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local progress = require "shardrt.loader.progress"
+local watch = require "shardrt.array.watch"
 fail.own()
 
 ---@class shardrt.job.words
@@ -56,6 +57,7 @@ end
 function words.sync_global_devices(name)
   if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not %s", list.show(name)) end
   C.shardrt_job_at(current.job, fail.where() or "?")
+  watch.called(C.shardrt_barrier)
   fail.check(C.shardrt_barrier(current.job, 'sync_global_devices "' .. name .. '"'))
 end
 

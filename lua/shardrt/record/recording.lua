@@ -175,7 +175,7 @@ local function note(call, ...)
     if not text then return false end
     made.arguments[i] = text
   end
-  if made.arguments[1] == "J.job" then made.where = constant(fail.where()) end
+  if made.arguments[1] == "J.job" then made.where = constant(fail.where() or "?") end
   open.calls[#open.calls + 1] = made
   return true
 end
@@ -205,26 +205,28 @@ local function note_regroup(from, handle)
   return true
 end
 
--- The same between processes: the program moves as was done, but leaves the array its memory, which others may share.
-local function note_move(from, handle, move, to)
+-- The same between processes: the program moves as was done, but leaves the array its memory, which others may share,
+-- until its last use.
+local function note_move(from, handle, move, to, options)
   local call = new_call(move and MOVES[address(move)])
   -- What nobody computed has no data any more, if it was given up.
   local place = call.name and open.places[address(from)] ~= false and place_of(from, call)
   if not place then return false end
-  call.gives, call.where = open.count, constant(fail.where())
+  call.gives, call.where = open.count, constant(fail.where() or "?")
   open.count, open.places[address(handle)], call.uses[call.gives] = call.gives + 1, call.gives, true
+  local given = ffi.new("shardrt_reshard_options", options)
+  given.donate = 0
   call.arguments = {
-    "J.job", ("S[%d]"):format(place), ("K[%d]"):format(constant(to)),
-    ("K[%d]"):format(constant(ffi.new "shardrt_reshard_options")), "out",
+    "J.job", ("S[%d]"):format(place), ("K[%d]"):format(constant(to)), ("K[%d]"):format(constant(given)), "out",
   }
   open.calls[#open.calls + 1] = call
   return true
 end
 
-function watch.moved(from, handle, move, to)
+function watch.moved(from, handle, move, to, options)
   if not open or open.problem and not open.caller then return end
   local note_it = is_alone() and note_regroup or note_move
-  open.problem = #open.calls >= MOST or not note_it(from, handle, move, to) or open.problem
+  open.problem = #open.calls >= MOST or not note_it(from, handle, move, to, options) or open.problem
 end
 
 function watch.made(handle)
@@ -238,6 +240,8 @@ end
 function watch.constant(handle)
   if open and open.caller and not open.places[address(handle)] then open.places[address(handle)] = "constant" end
 end
+
+function watch.records() return open ~= nil and open.caller ~= nil end
 
 function watch.shows() -- the text of an array: its numbers, too
   if open then open.problem = open.problem or not open.caller end
@@ -301,7 +305,7 @@ local function recorded(f, ...)
   return results
 end
 
-local function record(caller, arrays, f, ...)
+local function record(caller, what, arrays, f, ...)
   local made = { places = {}, count = #arrays, calls = {}, constants = {}, held = {}, problem = false, caller = caller }
   local program = replay.of(arrays)
   for i, x in ipairs(arrays) do made.places[address(x.handle)] = i - 1 end
@@ -311,7 +315,7 @@ local function record(caller, arrays, f, ...)
   if ok and not pcall(finish, program, made, results) then program.run = nil end -- Lua has no memory for it
   open = nil
   if not ok then error(results, 0) end
-  if not is_alone() then replay.agree(program, caller) end
+  if not is_alone() then replay.agree(program, caller, what) end
   return results, program
 end
 
@@ -322,16 +326,17 @@ end
 ---@param ... any # what f is given
 ---@return shardrt.Array[] # what f returned
 ---@return shardrt.replay
-function recording.of(arrays, f, ...) return record(nil, arrays, f, ...) end
+function recording.of(arrays, f, ...) return record(nil, nil, arrays, f, ...) end
 
 --- The same of an f that is to do nothing else: an error where it computes with other arrays, or looks at elements.
 ---@param caller string
+---@param what string # which function it is, for messages: where it stands
 ---@param arrays shardrt.Array[] # made, and each an object of its own
 ---@param f fun(...: any): shardrt.Array[]
 ---@param ... any # what f is given
 ---@return shardrt.Array[] # what f returned
 ---@return shardrt.replay
-function recording.of_all(caller, arrays, f, ...) return record(caller, arrays, f, ...) end
+function recording.of_all(caller, what, arrays, f, ...) return record(caller, what, arrays, f, ...) end
 
 --- Whether something is being recorded.
 ---@return boolean

@@ -113,14 +113,16 @@ local numbered = 0
 --- are others. Every process must call it alike.
 ---@param program shardrt.replay
 ---@param caller string
-function replay.agree(program, caller)
+---@param what string # of which function it is, for messages
+function replay.agree(program, caller, what)
   numbered = numbered + 1
-  C.shardrt_job_at(current.job, fail.where())
-  local all = collective.gather_numbers(caller .. ": whether all have a program", { program.run and 1 or 0 })
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  local call = ("%s: the first call of the function of %s with such arguments"):format(caller, what)
+  local all = collective.gather_numbers(call, { program.run and 1 or 0 })
   for process = 0, current.info.process_count - 1 do
     if all[process] == 0 then program.run = nil end
   end
-  program.number, program.caller, program.what = numbered, caller, "what it was given"
+  program.number, program.caller, program.what = numbered, caller, what
 end
 
 --- Whether arrays have the forms that a program is of.
@@ -131,7 +133,7 @@ function replay.fits(program, arrays)
   local forms = program.forms
   if #forms ~= #arrays then return false end
   for i = 1, #arrays do
-    if not rawequal(forms[i], array.form(arrays[i])) then return false end
+    if not array.has_form(arrays[i], forms[i]) then return false end
   end
   return true
 end
@@ -172,13 +174,19 @@ local function taken_over(program, arrays, told)
   return results
 end
 
--- What a run of several processes is, which they compare. Behind the first line's end stands what messages do not show.
+-- What a run of several processes is, which they compare, but for what each has on a device of its own. Behind the
+-- first line's end stands what messages do not show. Returns it with all.
 local function agree_on_run(program, arrays)
   local words = { ("%s: the program of %s\n%d"):format(program.caller, program.what, program.number) }
-  for i, x in ipairs(arrays) do words[i + 1] = numbering.name(x) end
+  local own = {}
+  for i, x in ipairs(arrays) do
+    local is_own = x.committed and not numbering.is_of_all(x)
+    words[i + 1] = is_own and "own" or numbering.name(x)
+    if is_own then own[#own + 1] = numbering.name(x) end
+  end
   local told = table.concat(words, ", ")
   C.shardrt_job_step(current.job, told)
-  return told
+  return told .. table.concat(own, ", ")
 end
 
 -- The others have gone on, so f cannot be run here instead.
@@ -187,7 +195,8 @@ local function end_run(program, ok, code)
   if ok and code >= 0 then return end
   clear(program)
   if not ok then error(code, 0) end
-  fail.check(code, not fail.is_between_processes(code) and program.caller or nil)
+  local what = ("%s: the program of %s"):format(program.caller, program.what)
+  fail.check(code, not fail.is_between_processes(code) and what or nil)
 end
 
 --- What a program computes of other arrays of the same forms.

@@ -172,7 +172,7 @@ enum { LOAD = 16, GROUP = 4, LANES = 32 };
 
 #define VECTORS_TARGET          SIMD_VNNI
 #define VECTORS(name)           name##_vnni
-#define VECTORS_ROWS            8
+#define VECTORS_ROWS            4
 #define VECTORS_DOT(sums, a, b) _mm256_dpwssd_epi32(sums, a, b)
 #include "transform/kind/resample_vectors.h"
 #endif
@@ -194,15 +194,14 @@ ACROSS(, resample_across_f32, f32, float)
 
 void resample_across_u8(const struct resample_sums *sums, int64_t origin, size_t rows, size_t columns, size_t channels,
                         const uint8_t *from, uint8_t *to) {
+  const size_t row = columns * channels, to_row = (size_t)sums->n * channels;
   size_t done = 0;
 #if defined(__x86_64__)
-  if (channels == PIXEL && simd_has_vnni())
-    done = across_rows_vnni(sums, origin, rows, columns, from, to);
-  else if (channels == PIXEL && simd_has_avx2())
-    done = across_rows_avx2(sums, origin, rows, columns, from, to);
+  if (channels == PIXEL && simd_has_vnni()) done = across_rows_vnni(sums, origin, rows, columns, from, to);
+  if (channels == PIXEL && simd_has_avx2())
+    done += across_rows_avx2(sums, origin, rows - done, columns, from + done * row, to + done * to_row);
 #endif
-  across_all_u8(sums, origin, rows - done, columns, channels, from + done * columns * channels,
-                to + done * (size_t)sums->n * channels);
+  across_all_u8(sums, origin, rows - done, columns, channels, from + done * row, to + done * to_row);
 }
 
 /* Elements of one output row: few enough that their sums stay in the nearest cache. */
