@@ -279,8 +279,8 @@ NEEDLESS.static_argnames = NEEDLESS.static_argnums
 --- So f does nothing but compute with what it is given. It is an error where f looks at elements, computes with other
 --- arrays, or changes its upvalues, and where these have changed. Within a function that is run as one (grad, another
 --- jit, explain) f itself is run. It is run each time, too, where it makes random numbers or meets other processes; in
---- one process where it moves arrays to other devices; and in several where none of its arrays is placed over a mesh, or
---- the devices are GPUs.
+--- one process where it moves arrays to other devices; and in several where none of its arrays is placed over a mesh,
+--- or the devices are GPUs.
 ---@generic F: function
 ---@param f F
 ---@param options shardrt.JitOptions?
