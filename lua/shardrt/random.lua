@@ -88,7 +88,7 @@ end
 local function make(caller, key, kind_name, sizes, to, call)
   local kind, detail = dtype.named(caller, kind_name), ("%s %s of %s"):format(caller, shape.text(sizes), tostring(key))
   local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or unplaced.new(caller, kind, sizes)
-  local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
+  local together = numbering.is_of_all(x)
   if together then C.shardrt_job_step(current.job, detail) end
   if current.info.planning ~= 0 then
     plan.note_array(caller, x)

@@ -11,10 +11,10 @@ local np, P, random = require "shardrt.numpy", shardrt.P, shardrt.random
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
 local rows, whole = shardrt.NamedSharding(mesh, P "data"), shardrt.NamedSharding(mesh, P())
 local me, last = shardrt.process_index(), shardrt.process_count() - 1
-local runs, run = 0, replay.run
-function replay.run(...)
-  local results = run(...)
-  if results then runs = runs + 1 end
+local runs, run, program = 0, replay.run, nil -- the program is the last that ran
+function replay.run(one, ...)
+  local results = run(one, ...)
+  if results then runs, program = runs + 1, one end
   return results
 end
 local function numbers(k) return random.normal(random.key(k), { 16, 4 }, rows) end
@@ -140,6 +140,14 @@ describe("shardrt.jit in several processes", function()
         assert(same(product, x * k) and same(moved, x))
       end
       assert(runs - before == 2, runs - before)
+      local found
+      for i = 1, 60 do -- the constants of its program
+        local name, constants = debug.getupvalue(program.run, i)
+        for _, one in ipairs(name == "K" and constants or {}) do
+          if require("ffi").istype("shardrt_reshard_options", one) then found = tonumber(one.staging_bytes) end
+        end
+      end
+      assert(found == 64, found)
     ]])
   end)
 

@@ -30,8 +30,7 @@ local out = ffi.new "shardrt_array *[1]" -- empty but within functions below
 ---@field held table<integer, ffi.cdata*> # by their places, arrays that are constants
 ---@field outputs {place: integer, form: shardrt.array.form, is_gradient: boolean}[]
 ---@field number integer? # where it is one of several processes: the same in all
----@field caller string? # there: the word of the recipe
----@field what string? # there: what it is a program of, for messages
+---@field name string? # there, for messages: "jit: the program of recipe.lua:5"
 
 -- What is used last by which call, and by no output.
 local function last_uses(calls, inputs, outputs, held)
@@ -122,7 +121,7 @@ function replay.agree(program, caller, what)
   for process = 0, current.info.process_count - 1 do
     if all[process] == 0 then program.run = nil end
   end
-  program.number, program.caller, program.what = numbered, caller, what
+  program.number, program.name = numbered, ("%s: the program of %s"):format(caller, what)
 end
 
 --- Whether arrays have the forms that a program is of.
@@ -177,7 +176,7 @@ end
 -- What a run of several processes is, which they compare, but for what each has on a device of its own. Behind the
 -- first line's end stands what messages do not show. Returns it with all.
 local function agree_on_run(program, arrays)
-  local words = { ("%s: the program of %s\n%d"):format(program.caller, program.what, program.number) }
+  local words = { ("%s\n%d"):format(program.name, program.number) }
   local own = {}
   for i, x in ipairs(arrays) do
     local is_own = x.committed and not numbering.is_of_all(x)
@@ -195,8 +194,7 @@ local function end_run(program, ok, code)
   if ok and code >= 0 then return end
   clear(program)
   if not ok then error(code, 0) end
-  local what = ("%s: the program of %s"):format(program.caller, program.what)
-  fail.check(code, not fail.is_between_processes(code) and what or nil)
+  fail.check(code, not fail.is_between_processes(code) and program.name or nil)
 end
 
 --- What a program computes of other arrays of the same forms.

@@ -116,8 +116,8 @@ static void store_result(struct tiles_part *part, int32_t k, int64_t first, size
 static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
   const struct tiles *self = part->self;
   const size_t lane = self->program.lane;
-  for (int32_t i = 0; i < self->nplain; i++)
-    part->values[self->plain[i]] = part->in[self->plain[i]] + (size_t)first * lane;
+  for (int32_t i = 0; i < self->nin_place; i++)
+    part->values[self->in_place[i]] = part->in[self->in_place[i]] + (size_t)first * lane;
   for (int32_t k = 0; k < self->nout; k++)
     if (self->program.direct[self->results[k]])
       part->values[self->results[k]] = part->to[self->results[k]] = part_result(part, k, first);
@@ -257,9 +257,9 @@ static void add_call(struct tiles *self, int32_t i) {
 
 static void set_calls(struct tiles *self) {
   const struct program *program = &self->program;
-  self->nplain = self->ncalls = 0;
+  self->nin_place = self->ncalls = 0;
   for (int32_t k = 0; k < program->nin; k++)
-    if (program->load[k] == PROGRAM_IN_PLACE && program->first[k] >= 0) self->plain[self->nplain++] = k;
+    if (program->load[k] == PROGRAM_IN_PLACE && program->first[k] >= 0) self->in_place[self->nin_place++] = k;
   for (int32_t i = 0; i < program->nsteps; i++)
     if (!program->fixed[program->nin + i]) add_call(self, i);
 }

@@ -27,8 +27,8 @@ struct tiles {
   bool stores;  /* results are put into `out`, which has data: else it says how they would lie, and of which dtype */
   bool streams; /* they are, and past the caches: where the caller would, tiles_set looks whether they should */
   size_t fetch; /* bytes of each operand and result that are fetched ahead */
-  int32_t nplain;
-  int32_t plain[SHARDRT_MAX_REGISTERS]; /* operands that are read where they lie */
+  int32_t nin_place;
+  int32_t in_place[SHARDRT_MAX_REGISTERS]; /* operands that are read where they lie */
   int32_t ncalls;
   struct tiles_call calls[SHARDRT_MAX_REGISTERS]; /* all steps but the fixed ones, in their order */
 };
