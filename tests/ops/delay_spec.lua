@@ -256,7 +256,7 @@ describe("Elementwise words that wait", function()
     local big = shardrt.device_put(np.ones { n, n }, on("a", nil))
     local bytes = n * n * 4 / shardrt.process_count()
     local function most(f)
-      memory_pressure.made(64 * 2 ^ 20) -- it comes now, and then not for long
+      memory_pressure.made(2 ^ 40) -- it comes now, and then not for long
       collectgarbage()
       collectgarbage "stop"
       local peak = ffi.new "size_t[1]"

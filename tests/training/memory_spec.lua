@@ -22,7 +22,7 @@ end
 
 -- The most that is held while f runs, beyond what was.
 local function peak_of(f)
-  memory_pressure.made(64 * 2 ^ 20) -- a collection comes now, and then not for long
+  memory_pressure.made(2 ^ 40) -- a collection comes now, and then not for long
   local before, peak = held(), ffi.new "size_t[1]"
   collectgarbage "stop" -- nothing is given back by chance
   C.shardrt_result_bytes(peak)
@@ -111,7 +111,7 @@ end)
 describe("Memory that nobody reaches", function()
   it("is given back early where collections take a small share of the time", function()
     local dropped = setmetatable({}, { __mode = "k" })
-    memory_pressure.made(64 * 2 ^ 20) -- now
+    memory_pressure.made(2 ^ 40) -- now
     collectgarbage "stop"
     dropped[{}] = true
     memory_pressure.made(15 * 2 ^ 20)
@@ -127,10 +127,19 @@ describe("Memory that nobody reaches", function()
     assert.is_nil(next(dropped))
   end)
 
+  it("is given back by 256 MiB of what is made, whatever that takes", function()
+    memory_pressure.made(2 ^ 40) -- now
+    local dropped = setmetatable({ [{}] = true }, { __mode = "k" })
+    collectgarbage "stop"
+    for _ = 1, 256 do memory_pressure.made(2 ^ 20) end
+    collectgarbage "restart"
+    assert.is_nil(next(dropped))
+  end)
+
   it("stays for a while where nothing but memory is made", function()
     local stays = false
     for _ = 1, 20 do -- unless other work comes between
-      memory_pressure.made(64 * 2 ^ 20)
+      memory_pressure.made(2 ^ 40)
       local dropped = setmetatable({ [{}] = true }, { __mode = "k" })
       collectgarbage "stop"
       memory_pressure.made(17 * 2 ^ 20) -- at once: a collection would take all of the time
