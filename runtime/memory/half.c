@@ -1,4 +1,4 @@
-// build: -O3
+// build: -O3 -funroll-loops
 #include "memory/half.h"
 
 #include "memory/element.h"

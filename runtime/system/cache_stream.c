@@ -1,4 +1,4 @@
-// build: -O3
+// build: -O3 -funroll-loops
 /* cache_stream.c - compiled with -O3. */
 #include "system/cache_stream.h"
 

@@ -118,6 +118,69 @@ describe("at every level of vectors, the same bits come", function()
     end
   end)
 
+  -- A loop of its own takes one element beside many, and repeats nothing.
+  it("of two operands, of which one is a single element or a number", function()
+    local n = 1000 + random(0, 100)
+    for _, lane in ipairs { "float16", "bfloat16", "float32", "float64" } do
+      local computed, kind = C["SHARDRT_" .. (lane == "float64" and "FLOAT64" or "FLOAT32")], dtypes.named("", lane)
+      local many = any_bits(lane, { n })
+      for op = 1, C.SHARDRT_OP_COUNT - 1 do
+        local single, repeated = any_bits(lane, { 1 }), ffi.new("uint8_t[?]", n * kind.size)
+        for i = 0, n - 1 do ffi.copy(repeated + i * kind.size, arrays.data(single, 0), kind.size) end
+        repeated = arrays.global(one, lane, { n }, repeated)
+        for _, first in ipairs { true, false } do
+          local steps = ffi.new("shardrt_step[1]", { { op, first and 1 or 0, first and 0 or 1, 0, 0 } })
+          local function made(other)
+            local list, out = ffi.new("shardrt_array *[2]", { many, other }), arrays.new(one, lane, { n })
+            return C.shardrt_elementwise(steps, 1, computed, 2, list, out) == 0 and bytes_of(out, lane)
+          end
+          C.shardrt_simd_limit(0)
+          local wanted = made(repeated)
+          local what = ffi.string(C.shardrt_op_name(op)) .. " in " .. lane .. (first and ", first" or ", second")
+          for level = 0, wanted and highest or -1 do
+            C.shardrt_simd_limit(level)
+            assert(made(single) == wanted, what .. ", one element")
+            assert(made(repeated) == wanted, what)
+          end
+        end
+      end
+    end
+  end)
+
+  -- Of one step, which is then computed without a float32 between: as of the same numbers in float32, rounded once.
+  it("of float16 and bfloat16 as of float32", function()
+    local n = 4099
+    local copy = ffi.new("shardrt_step[1]", { { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } })
+    local function converted(x, to)
+      local out = arrays.new(one, to, { n })
+      assert.equal(0, C.shardrt_elementwise(copy, 1, C.SHARDRT_FLOAT32, 1, ffi.new("shardrt_array *[1]", x), out))
+      return out
+    end
+    for _, name in ipairs { "float16", "bfloat16" } do
+      local x, y = any_bits(name, { n }), any_bits(name, { n })
+      local wide_x, wide_y = converted(x, "float32"), converted(y, "float32")
+      local rounded = name == "float16" and 0.0999755859375 or 0.10009765625
+      for op = 1, C.SHARDRT_OP_COUNT - 1 do
+        for _, number in ipairs { false, 0.1, rounded, -0.0, math.huge, 0 / 0 } do
+          local pair = number and { { C.SHARDRT_OP_CONSTANT, 0, 0, 0, number }, { op, 0, 2, 0, 0 } }
+            or { { op, 0, 1, 0, 0 } }
+          local steps = ffi.new("shardrt_step[?]", #pair, pair)
+          local function made(a, b)
+            local out = arrays.new(one, name, { n })
+            local list = ffi.new("shardrt_array *[2]", { a, b })
+            assert.equal(0, C.shardrt_elementwise(steps, #pair, C.SHARDRT_FLOAT32, 2, list, out))
+            return bytes_of(out, name)
+          end
+          for level = 0, highest do
+            C.shardrt_simd_limit(level)
+            assert(made(x, y) == made(wide_x, wide_y),
+              ("%s in %s, level %d, %s"):format(ffi.string(C.shardrt_op_name(op)), name, level, tostring(number)))
+          end
+        end
+      end
+    end
+  end)
+
   it("of every conversion", function()
     local steps = ffi.new("shardrt_step[1]", { { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } })
     for _, from in ipairs(NAMES) do

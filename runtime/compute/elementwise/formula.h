@@ -15,8 +15,8 @@
 
 #include "compute/elementwise/series.h"
 
-/* What is said in the same words of all lanes. X(operation, expression) */
-#define FORMULA_ALIKE(X)                                                                                               \
+/* What is said in the same words of all lanes: of two operands, and the others. X(operation, expression) */
+#define FORMULA_ALIKE_PAIRS(X)                                                                                         \
   X(EQ, a == b)                                                                                                        \
   X(NE, a != b)                                                                                                        \
   X(LT, a < b)                                                                                                         \
@@ -24,20 +24,26 @@
   X(GT, a > b)                                                                                                         \
   X(GE, a >= b)                                                                                                        \
   X(LOGICAL_AND, (a != 0) & (b != 0))                                                                                  \
-  X(LOGICAL_OR, (a != 0) | (b != 0))                                                                                   \
+  X(LOGICAL_OR, (a != 0) | (b != 0))
+#define FORMULA_ALIKE_OTHERS(X)                                                                                        \
   X(LOGICAL_NOT, a == 0)                                                                                               \
   X(SELECT, a != 0 ? b : c)                                                                                            \
   X(COPY, a)
+#define FORMULA_ALIKE(X)                                                                                               \
+  FORMULA_ALIKE_PAIRS(X)                                                                                               \
+  FORMULA_ALIKE_OTHERS(X)
 
 /* And of both floats. (a + b of two zeros is -0 only where both are.) */
-#define FORMULA_FLOATS(X)                                                                                              \
-  FORMULA_ALIKE(X)                                                                                                     \
+#define FORMULA_FLOAT_PAIRS(X)                                                                                         \
+  FORMULA_ALIKE_PAIRS(X)                                                                                               \
   X(ADD, a + b)                                                                                                        \
   X(SUB, a - b)                                                                                                        \
   X(MUL, a *b)                                                                                                         \
   X(DIV, a / b)                                                                                                        \
   X(MAXIMUM, (a > b) | (a != a) ? a : (a == 0) & (b == 0) ? a + b : b)                                                 \
-  X(MINIMUM, (a < b) | (a != a) ? a : (a == 0) & (b == 0) ? -(-a - b) : b)                                             \
+  X(MINIMUM, (a < b) | (a != a) ? a : (a == 0) & (b == 0) ? -(-a - b) : b)
+#define FORMULA_FLOAT_OTHERS(X)                                                                                        \
+  FORMULA_ALIKE_OTHERS(X)                                                                                              \
   X(NEG, -a)                                                                                                           \
   X(ABS, fabs(a))                                                                                                      \
   X(SIGN, a > 0 ? 1 : a < 0 ? -1 : a)                                                                                  \
@@ -49,6 +55,9 @@
   X(RECIPROCAL, 1 / a)                                                                                                 \
   X(ISNAN, a != a)                                                                                                     \
   X(ISFINITE, fabs(a) < INFINITY)
+#define FORMULA_FLOATS(X)                                                                                              \
+  FORMULA_FLOAT_PAIRS(X)                                                                                               \
+  FORMULA_FLOAT_OTHERS(X)
 
 /* ---- float32: what is not one instruction is computed in float64 (series.h) -------------------------------------- */
 

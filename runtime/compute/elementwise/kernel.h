@@ -9,13 +9,17 @@
  * ones only, but all three are there. `to` overlaps none of them. */
 typedef void kernel(const void *const *from, void *to, size_t n);
 
-/* NULL: the operation is not one of that dtype (whole numbers have no sine); CONSTANT has none in any. */
-kernel *kernel_find(int32_t op, int32_t dtype);
+/* How a kernel takes its operands: n elements of each, or one of the first or of the second, which goes with all n. */
+enum kernel_form { KERNEL_OF_ALL, KERNEL_OF_ONE_FIRST, KERNEL_OF_ONE_SECOND, KERNEL_FORMS };
 
-/* The same for one kind of dtype each: int32, uint32, int64, uint64; float32; float64. */
+/* NULL: the operation is not one of that dtype (whole numbers have no sine), or it is only KERNEL_OF_ALL, as all but a
+ * few of two operands are; CONSTANT has none in any. */
+kernel *kernel_find(int32_t op, int32_t dtype, enum kernel_form form);
+
+/* The same for one kind of dtype each: int32, uint32, int64, uint64, KERNEL_OF_ALL; float32; float64. */
 kernel *whole_kernel(int32_t op, int32_t dtype);
-kernel *float32_kernel(int32_t op);
-kernel *float64_kernel(int32_t op);
+kernel *float32_kernel(int32_t op, enum kernel_form form);
+kernel *float64_kernel(int32_t op, enum kernel_form form);
 
 /* A loop over lanes of C type lane_t, for each kind of processor (simd.h); `expression` is of a, b, c. All give the
  * same bits: no product is fused with a sum (-std=c11 forbids it) but by fma. */
@@ -27,6 +31,22 @@ kernel *float64_kernel(int32_t op);
       const lane_t a = as[i], b = bs[i], c = cs[i];                                                                    \
       (void)b;                                                                                                         \
       (void)c;                                                                                                         \
+      out[i] = (lane_t)(expression);                                                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  KERNEL_LEVELS(name)
+
+/* The same of a and b, in all forms. */
+#define KERNEL_PAIR(name, lane_t, expression)                                                                          \
+  KERNEL_PAIR_FORM(name, lane_t, expression, 1, 1)                                                                     \
+  KERNEL_PAIR_FORM(name##_first, lane_t, expression, 0, 1)                                                             \
+  KERNEL_PAIR_FORM(name##_second, lane_t, expression, 1, 0)
+#define KERNEL_PAIR_FORM(name, lane_t, expression, step_a, step_b)                                                     \
+  SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
+    const lane_t *restrict as = from[0], *restrict bs = from[1];                                                       \
+    lane_t *restrict out = to;                                                                                         \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+      const lane_t a = as[i * (step_a)], b = bs[i * (step_b)];                                                         \
       out[i] = (lane_t)(expression);                                                                                   \
     }                                                                                                                  \
   }                                                                                                                    \
@@ -64,5 +84,7 @@ kernel *float64_kernel(int32_t op);
   }
 #define KERNEL_ENTRY(name)                                                                                             \
   { name##_plain, name##_avx2, name##_avx512 }
+#define KERNEL_PAIR_ENTRY(name)                                                                                        \
+  { KERNEL_ENTRY(name), KERNEL_ENTRY(name##_first), KERNEL_ENTRY(name##_second) }
 
 #endif

@@ -56,7 +56,7 @@ static int set_step(struct program *program, int32_t i) {
                        shardrt_op_name(step->op), r, program->nin + i);
     if (r < program->nin && program->first[r] < 0) program->first[r] = i;
   }
-  program->kernels[i] = step->op == SHARDRT_OP_CONSTANT ? NULL : kernel_find(step->op, program->dtype);
+  program->kernels[i] = step->op == SHARDRT_OP_CONSTANT ? NULL : kernel_find(step->op, program->dtype, KERNEL_OF_ALL);
   if (step->op != SHARDRT_OP_CONSTANT && program->kernels[i] == NULL)
     return error_set(SHARDRT_EINVAL, "elementwise: step %d: %s is not computed in %s; in float32 or float64 it is", i,
                      shardrt_op_name(step->op), shardrt_dtype_name(program->dtype));
@@ -133,8 +133,33 @@ void program_find_fixed(struct program *program) {
   }
 }
 
-/* What is fixed takes its slots first, and never gives them back. A value's slot is free after the last step that needs
- * it, so a step never writes where it reads. */
+/* The kernel that takes the one fixed operand of step i as it is; NULL: there is none. */
+static kernel *find_kernel_of_one(const struct program *program, int32_t i) {
+  const shardrt_step *step = &program->steps[i];
+  int32_t from[3];
+  if (program_operands(step, from) != 2 || program->fixed[from[0]] == program->fixed[from[1]]) return NULL;
+  return kernel_find(step->op, program->dtype, program->fixed[from[0]] ? KERNEL_OF_ONE_FIRST : KERNEL_OF_ONE_SECOND);
+}
+
+void program_find_repeated(struct program *program, const int32_t *results, int32_t nresults) {
+  for (int32_t r = 0; r < program->nin + program->nsteps; r++) program->repeated[r] = false;
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    if (program->fixed[program->nin + i]) continue; /* it is computed once, of one element */
+    kernel *const of_one = find_kernel_of_one(program, i);
+    if (of_one != NULL) {
+      program->kernels[i] = of_one;
+      continue;
+    }
+    int32_t from[3];
+    const int32_t count = program_operands(&program->steps[i], from);
+    for (int32_t k = 0; k < count; k++)
+      program->repeated[from[k]] = program->repeated[from[k]] || program->fixed[from[k]];
+  }
+  for (int32_t k = 0; k < nresults; k++) program->repeated[results[k]] = program->fixed[results[k]];
+}
+
+/* What is repeated takes its slots first, and never gives them back. A value's slot is free after the last step that
+ * needs it, so a step never writes where it reads. */
 static void lay_out_step(struct program *program, int32_t i, const int32_t *last, struct slots *slots) {
   const shardrt_step *step = &program->steps[i];
   const int32_t own = program->nin + i;
@@ -158,7 +183,7 @@ void program_lay_out(struct program *program, const int32_t *results, int32_t nr
   int32_t last[SHARDRT_MAX_REGISTERS] = {0}; /* the last step that needs each; of one that none needs, its own */
   for (int32_t r = 0; r < registers; r++) {
     last[r] = r < program->nin ? -1 : r - program->nin;
-    program->slot[r] = program->fixed[r] ? slots_take(&slots) : -1;
+    program->slot[r] = program->repeated[r] ? slots_take(&slots) : -1;
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     int32_t from[3];

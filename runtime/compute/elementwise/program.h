@@ -38,6 +38,7 @@ struct program {
   int32_t first[SHARDRT_MAX_REGISTERS];          /* of operands: the first step that needs it */
   int32_t slot[SHARDRT_MAX_REGISTERS];           /* of values; -1: none */
   bool fixed[SHARDRT_MAX_REGISTERS];             /* of registers: one value for all tiles */
+  bool repeated[SHARDRT_MAX_REGISTERS];          /* of fixed ones: as often as a tile has elements, in a slot */
   bool direct[SHARDRT_MAX_REGISTERS];            /* of registers: a result that its step writes where it is to lie */
   kernel *kernels[SHARDRT_MAX_REGISTERS];        /* of steps; NULL: CONSTANT */
 };
@@ -51,11 +52,15 @@ int32_t program_operands(const shardrt_step *step, int32_t registers[3]);
 /* Sets which registers are fixed, when the loads are known. */
 void program_find_fixed(struct program *program);
 
+/* Sets which of these are repeated: all that a step or a result needs so. The other steps get kernels that take one
+ * element. */
+void program_find_repeated(struct program *program, const int32_t *results, int32_t nresults);
+
 /* Whether every step that a tile has is a few instructions for a vector, so that elements come and go as fast as memory
  * does. Needs what is fixed. */
 bool program_is_light(const struct program *program);
 
-/* Sets the layout, when it is known what is fixed and what is direct. `results`: registers whose values are needed
+/* Sets the layout, when it is known what is fixed, repeated and direct. `results`: registers whose values are needed
  * until the end. `raw`: an operand is gathered before it is converted. */
 void program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw);
 

@@ -48,29 +48,39 @@ static void repeat_first(void *slot, size_t lane, size_t n) {
   repeats[simd_level()](slot, lane, n);
 }
 
+/* Where the one lane of a fixed register stands. */
+static char *part_fixed(struct tiles_part *part, int32_t r) {
+  return part->self->program.repeated[r] ? part_slot(part, r) : (char *)&part->ones[r];
+}
+
+static void finish_fixed(struct tiles_part *part, int32_t r, char *value, size_t n) {
+  const struct program *program = &part->self->program;
+  if (program->repeated[r]) repeat_first(value, program->lane, n);
+  part->values[r] = value;
+}
+
 /* What all tiles, of n elements or fewer, have in common. */
 static void set_fixed(struct tiles_part *part, size_t n) {
   const struct program *program = &part->self->program;
   const int32_t nin = program->nin;
   for (int32_t k = 0; k < nin; k++) {
     if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
-    convert_elements(part->self->operands[k].dtype, program->dtype, part->in[k], part_slot(part, k), 1);
-    repeat_first(part_slot(part, k), program->lane, n);
-    part->values[k] = part_slot(part, k);
+    char *value = part_fixed(part, k);
+    convert_elements(part->self->operands[k].dtype, program->dtype, part->in[k], value, 1);
+    finish_fixed(part, k, value, n);
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     if (!program->fixed[nin + i]) continue;
-    char *slot = part_slot(part, nin + i);
+    char *value = part_fixed(part, nin + i);
     if (program->kernels[i] == NULL) {
-      convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, slot, 1);
+      convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, value, 1);
     } else {
       int32_t at[3];
       program_operands(&program->steps[i], at);
       const void *from[] = {part->values[at[0]], part->values[at[1]], part->values[at[2]]};
-      program->kernels[i](from, slot, 1);
+      program->kernels[i](from, value, 1);
     }
-    repeat_first(slot, program->lane, n);
-    part->values[nin + i] = slot;
+    finish_fixed(part, nin + i, value, n);
   }
 }
 
@@ -283,6 +293,7 @@ int tiles_set(struct tiles *self) {
     raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
   }
   program_find_fixed(program);
+  program_find_repeated(program, self->results, self->nout);
   self->streams = self->streams && program_is_light(program) &&
                   work_streams(program->nin, (const shardrt_array *const *)self->in, self->nout, self->out);
   self->fetch = self->streams && plain > 0 && FETCH_ALL / plain > FETCH ? FETCH_ALL / plain : FETCH;

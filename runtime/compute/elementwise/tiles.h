@@ -41,6 +41,7 @@ struct tiles_part {
   const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
   char *to[SHARDRT_MAX_REGISTERS];           /* where a step's are written */
   char *raw;
+  double ones[SHARDRT_MAX_REGISTERS]; /* lanes: of what is fixed and not repeated */
   char *slots;
   char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
 };

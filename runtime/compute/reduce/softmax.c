@@ -231,10 +231,10 @@ int shardrt_softmax(const shardrt_array *x, int32_t is_log, shardrt_array *out) 
     self.rows = (size_t)elements / self.n;
     self.each = (WORTH - 1) / self.n + 1;
     self.tasks = (int64_t)((self.rows - 1) / self.each + 1);
-    self.subtract = kernel_find(SHARDRT_OP_SUB, lane);
-    self.divide = kernel_find(SHARDRT_OP_DIV, lane);
-    self.exp = kernel_find(SHARDRT_OP_EXP, lane);
-    self.log = kernel_find(SHARDRT_OP_LOG, lane);
+    self.subtract = kernel_find(SHARDRT_OP_SUB, lane, KERNEL_OF_ALL);
+    self.divide = kernel_find(SHARDRT_OP_DIV, lane, KERNEL_OF_ALL);
+    self.exp = kernel_find(SHARDRT_OP_EXP, lane, KERNEL_OF_ALL);
+    self.log = kernel_find(SHARDRT_OP_LOG, lane, KERNEL_OF_ALL);
     work_spread(softmax_task, &self, blocks.count * self.tasks);
   }
   unique_blocks_end(&blocks);
