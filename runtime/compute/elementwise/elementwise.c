@@ -100,6 +100,14 @@ static int check_results(const struct elementwise *self, int32_t registers) {
   return SHARDRT_OK;
 }
 
+static void narrow_program(struct elementwise *self) {
+  const int32_t dtype = shardrt_array_dtype(self->tiles.out[0]);
+  bool alike = true;
+  for (int32_t k = 0; k < self->tiles.program.nin; k++)
+    alike = alike && shardrt_array_dtype(self->tiles.in[k]) == dtype;
+  if (alike && self->tiles.nout == 1) program_narrow(&self->tiles.program, dtype);
+}
+
 static int begin_blocks(struct elementwise *self, int32_t nin) {
   const shardrt_array *const *in = (const shardrt_array *const *)self->tiles.in;
   int code = unique_blocks_begin("elementwise", nin, in, self->tiles.out[0], &self->blocks);
@@ -118,12 +126,13 @@ int shardrt_elementwise_several(const shardrt_step *steps, int32_t nsteps, int32
   tiles_given(&self.tiles, in, nout, results, out, true);
   int code = program_set(&self.tiles.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = check_results(&self, nin + nsteps);
+  const struct accelerator *platform = accelerator_get();
+  if (code == SHARDRT_OK && platform == NULL) narrow_program(&self);
   self.tiles.streams = true;
   if (code == SHARDRT_OK) code = tiles_set(&self.tiles);
   if (code == SHARDRT_OK) code = begin_blocks(&self, nin);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
-  const struct accelerator *platform = accelerator_get();
   if (platform != NULL)
     code = compute_on_devices(platform, &self);
   else if (self.total > 0)

@@ -3,7 +3,7 @@
 #include "compute/elementwise/formula.h"
 #include "compute/elementwise/kernel.h"
 
-#define F32_PAIR_LOOPS(op, expression)           KERNEL_PAIR(f32_##op, float, expression)
+#define F32_PAIR_LOOPS(op, expression)           KERNEL_PAIR(f32_##op, float, float, KERNEL_ALIKE, KERNEL_ALIKE, expression)
 #define F32_LOOPS(op, expression)                KERNEL(f32_##op, float, expression)
 #define F32_FAR_LOOPS(op, expression, far, slow) KERNEL_FAR(f32_##op, float, expression, far, slow)
 FORMULA_FLOAT_PAIRS(F32_PAIR_LOOPS)

@@ -3,7 +3,7 @@
 #include "compute/elementwise/formula.h"
 #include "compute/elementwise/kernel.h"
 
-#define F64_PAIR_LOOPS(op, expression) KERNEL_PAIR(f64_##op, double, expression)
+#define F64_PAIR_LOOPS(op, expression) KERNEL_PAIR(f64_##op, double, double, KERNEL_ALIKE, KERNEL_ALIKE, expression)
 #define F64_LOOPS(op, expression)      KERNEL(f64_##op, double, expression)
 FORMULA_FLOAT_PAIRS(F64_PAIR_LOOPS)
 FORMULA_FLOAT_OTHERS(F64_LOOPS)

@@ -34,14 +34,18 @@
   FORMULA_ALIKE_OTHERS(X)
 
 /* And of both floats. (a + b of two zeros is -0 only where both are.) */
-#define FORMULA_FLOAT_PAIRS(X)                                                                                         \
-  FORMULA_ALIKE_PAIRS(X)                                                                                               \
+#define FORMULA_ARITHMETIC(X)                                                                                          \
   X(ADD, a + b)                                                                                                        \
   X(SUB, a - b)                                                                                                        \
   X(MUL, a *b)                                                                                                         \
-  X(DIV, a / b)                                                                                                        \
+  X(DIV, a / b)
+#define FORMULA_EXTREMES(X)                                                                                            \
   X(MAXIMUM, (a > b) | (a != a) ? a : (a == 0) & (b == 0) ? a + b : b)                                                 \
   X(MINIMUM, (a < b) | (a != a) ? a : (a == 0) & (b == 0) ? -(-a - b) : b)
+#define FORMULA_FLOAT_PAIRS(X)                                                                                         \
+  FORMULA_ALIKE_PAIRS(X)                                                                                               \
+  FORMULA_ARITHMETIC(X)                                                                                                \
+  FORMULA_EXTREMES(X)
 #define FORMULA_FLOAT_OTHERS(X)                                                                                        \
   FORMULA_ALIKE_OTHERS(X)                                                                                              \
   X(NEG, -a)                                                                                                           \

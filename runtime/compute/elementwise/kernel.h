@@ -16,10 +16,13 @@ enum kernel_form { KERNEL_OF_ALL, KERNEL_OF_ONE_FIRST, KERNEL_OF_ONE_SECOND, KER
  * few of two operands are; CONSTANT has none in any. */
 kernel *kernel_find(int32_t op, int32_t dtype, enum kernel_form form);
 
-/* The same for one kind of dtype each: int32, uint32, int64, uint64, KERNEL_OF_ALL; float32; float64. */
+/* The same for one kind of dtype each: int32, uint32, int64, uint64, KERNEL_OF_ALL; float32; float64. Of bfloat16 and,
+ * where a processor converts it, float16 there are a few: they give what float32's give, rounded. */
 kernel *whole_kernel(int32_t op, int32_t dtype);
 kernel *float32_kernel(int32_t op, enum kernel_form form);
 kernel *float64_kernel(int32_t op, enum kernel_form form);
+kernel *float16_kernel(int32_t op, enum kernel_form form);
+kernel *bfloat16_kernel(int32_t op, enum kernel_form form);
 
 /* A loop over lanes of C type lane_t, for each kind of processor (simd.h); `expression` is of a, b, c. All give the
  * same bits: no product is fused with a sum (-std=c11 forbids it) but by fma. */
@@ -36,21 +39,22 @@ kernel *float64_kernel(int32_t op, enum kernel_form form);
   }                                                                                                                    \
   KERNEL_LEVELS(name)
 
-/* The same of a and b, in all forms. */
-#define KERNEL_PAIR(name, lane_t, expression)                                                                          \
-  KERNEL_PAIR_FORM(name, lane_t, expression, 1, 1)                                                                     \
-  KERNEL_PAIR_FORM(name##_first, lane_t, expression, 0, 1)                                                             \
-  KERNEL_PAIR_FORM(name##_second, lane_t, expression, 1, 0)
-#define KERNEL_PAIR_FORM(name, lane_t, expression, step_a, step_b)                                                     \
+/* The same of a and b, in all forms. Elements of C type element_t are lanes by `widen` and become such by `narrow`. */
+#define KERNEL_PAIR(name, element_t, lane_t, widen, narrow, expression)                                                \
+  KERNEL_PAIR_FORM(name, element_t, lane_t, widen, narrow, expression, 1, 1)                                           \
+  KERNEL_PAIR_FORM(name##_first, element_t, lane_t, widen, narrow, expression, 0, 1)                                   \
+  KERNEL_PAIR_FORM(name##_second, element_t, lane_t, widen, narrow, expression, 1, 0)
+#define KERNEL_PAIR_FORM(name, element_t, lane_t, widen, narrow, expression, step_a, step_b)                           \
   SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
-    const lane_t *restrict as = from[0], *restrict bs = from[1];                                                       \
-    lane_t *restrict out = to;                                                                                         \
+    const element_t *restrict as = from[0], *restrict bs = from[1];                                                    \
+    element_t *restrict out = to;                                                                                      \
     for (size_t i = 0; i < n; i++) {                                                                                   \
-      const lane_t a = as[i * (step_a)], b = bs[i * (step_b)];                                                         \
-      out[i] = (lane_t)(expression);                                                                                   \
+      const lane_t a = widen(as[i * (step_a)]), b = widen(bs[i * (step_b)]);                                           \
+      out[i] = (element_t)narrow(expression);                                                                          \
     }                                                                                                                  \
   }                                                                                                                    \
   KERNEL_LEVELS(name)
+#define KERNEL_ALIKE(x) (x)
 
 /* The same where some elements (`far`, of a, b) need another way, `slow`, which is no vector's. */
 #define KERNEL_FAR(name, lane_t, expression, far, slow)                                                                \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "memory/convert.h"
 
 static const struct {
   const char *name;
@@ -77,6 +78,29 @@ int program_set(struct program *program, const shardrt_step *steps, int32_t nste
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < nsteps && code == SHARDRT_OK; i++) code = set_step(program, i);
   return code;
+}
+
+/* Whether the narrow dtype has this number. */
+static bool holds(int32_t dtype, double value) {
+  uint16_t narrow = 0;
+  double again = 0;
+  convert_elements(SHARDRT_FLOAT64, dtype, &value, &narrow, 1);
+  convert_elements(dtype, SHARDRT_FLOAT64, &narrow, &again, 1);
+  return again == value;
+}
+
+void program_narrow(struct program *program, int32_t dtype) {
+  const bool is_narrow = dtype == SHARDRT_FLOAT16 || dtype == SHARDRT_BFLOAT16;
+  if (!is_narrow || program->dtype != SHARDRT_FLOAT32) return;
+  const int32_t last = program->nsteps - 1; /* before it there are constants */
+  for (int32_t i = 0; i < last; i++)
+    if (program->kernels[i] != NULL || !holds(dtype, program->steps[i].value)) return;
+  kernel *const found =
+      program->kernels[last] == NULL ? NULL : kernel_find(program->steps[last].op, dtype, KERNEL_OF_ALL);
+  if (found == NULL) return;
+  program->kernels[last] = found;
+  program->dtype = dtype;
+  program->lane = shardrt_dtype_size(dtype);
 }
 
 /* lua/shardrt/ops/delay.lua weighs these, too: what is computed again rather than kept. */

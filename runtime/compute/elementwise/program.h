@@ -46,6 +46,10 @@ struct program {
 /* Sets all but loads and layout; EINVAL as shardrt_elementwise says. */
 int program_set(struct program *program, const shardrt_step *steps, int32_t nsteps, int32_t dtype, int32_t nin);
 
+/* Where all operands and results are of one narrow dtype, float16 or bfloat16: has the program computed in it, if it
+ * has a kernel for the only step, whose results are the same. */
+void program_narrow(struct program *program, int32_t dtype);
+
 /* How many operands a step has, and their registers: behind the last, the first again. */
 int32_t program_operands(const shardrt_step *step, int32_t registers[3]);
 

@@ -21,7 +21,10 @@ static char *part_slot(const struct tiles_part *part, int32_t r) {
 
 /* n times the same lane. */
 SIMD_INLINE void repeat_body(void *slot, size_t lane, size_t n) {
-  if (lane == sizeof(simd_4)) {
+  if (lane == sizeof(simd_2)) {
+    const simd_2 first = *(const simd_2 *)slot;
+    for (size_t i = 0; i < n; i++) ((simd_2 *)slot)[i] = first;
+  } else if (lane == sizeof(simd_4)) {
     const simd_4 first = *(const simd_4 *)slot;
     for (size_t i = 0; i < n; i++) ((simd_4 *)slot)[i] = first;
   } else {
