@@ -118,34 +118,42 @@ describe("at every level of vectors, the same bits come", function()
     end
   end)
 
-  -- A loop of its own takes one element beside many, and repeats nothing.
-  it("of two operands, of which one is a single element or a number", function()
-    local n = 1000 + random(0, 100)
-    for _, lane in ipairs { "float16", "bfloat16", "float32", "float64" } do
-      local computed, kind = C["SHARDRT_" .. (lane == "float64" and "FLOAT64" or "FLOAT32")], dtypes.named("", lane)
-      local many = any_bits(lane, { n })
-      for op = 1, C.SHARDRT_OP_COUNT - 1 do
-        local single, repeated = any_bits(lane, { 1 }), ffi.new("uint8_t[?]", n * kind.size)
-        for i = 0, n - 1 do ffi.copy(repeated + i * kind.size, arrays.data(single, 0), kind.size) end
-        repeated = arrays.global(one, lane, { n }, repeated)
-        for _, first in ipairs { true, false } do
-          local steps = ffi.new("shardrt_step[1]", { { op, first and 1 or 0, first and 0 or 1, 0, 0 } })
-          local function made(other)
-            local list, out = ffi.new("shardrt_array *[2]", { many, other }), arrays.new(one, lane, { n })
-            return C.shardrt_elementwise(steps, 1, computed, 2, list, out) == 0 and bytes_of(out, lane)
-          end
+  -- A loop of its own takes one element beside many, and repeats nothing: of an operand, or of each of its rows.
+  local function as_repeated(lane, rows)
+    local n = 1100 + random(0, 100)
+    local computed, kind = C["SHARDRT_" .. (lane == "float64" and "FLOAT64" or "FLOAT32")], dtypes.named("", lane)
+    local many = any_bits(lane, { rows, n })
+    for op = 1, C.SHARDRT_OP_COUNT - 1 do
+      local few, repeated = any_bits(lane, { rows, 1 }), ffi.new("uint8_t[?]", rows * n * kind.size)
+      local given = ffi.cast("uint8_t *", arrays.data(few, 0))
+      for i = 0, rows * n - 1 do
+        ffi.copy(repeated + i * kind.size, given + math.floor(i / n) * kind.size, kind.size)
+      end
+      repeated = arrays.global(one, lane, { rows, n }, repeated)
+      for _, first in ipairs { true, false } do
+        local steps = ffi.new("shardrt_step[2]", { { op, first and 1 or 0, first and 0 or 1, 0, 0 },
+          { C.SHARDRT_OP_MUL, 2, 1, 0, 0 } })
+        local function made(other, count) -- the second step needs the other once more
+          local list, out = ffi.new("shardrt_array *[2]", { many, other }), arrays.new(one, lane, { rows, n })
+          return C.shardrt_elementwise(steps, count, computed, 2, list, out) == 0 and bytes_of(out, lane)
+        end
+        for count = 1, 2 do
           C.shardrt_simd_limit(0)
-          local wanted = made(repeated)
-          local what = ffi.string(C.shardrt_op_name(op)) .. " in " .. lane .. (first and ", first" or ", second")
+          local wanted = made(repeated, count)
           for level = 0, wanted and highest or -1 do
             C.shardrt_simd_limit(level)
-            assert(made(single) == wanted, what .. ", one element")
-            assert(made(repeated) == wanted, what)
+            assert(made(few, count) == wanted, ("%s in %s, %d rows, level %d, the %s, %d steps"):format(
+              ffi.string(C.shardrt_op_name(op)), lane, rows, level, first and "first" or "second", count))
           end
         end
       end
     end
-  end)
+  end
+
+  for _, lane in ipairs { "float16", "bfloat16", "float32", "float64" } do
+    it("of two operands of " .. lane .. ", of which one is a single element", function() as_repeated(lane, 1) end)
+    it("of two operands of " .. lane .. ", of which one has one element a row", function() as_repeated(lane, 3) end)
+  end
 
   -- Of one step, which is then computed without a float32 between: as of the same numbers in float32, rounded once.
   it("of float16 and bfloat16 as of float32", function()

@@ -58,6 +58,10 @@ bool operand_is_plain(const struct operand *operand) {
   return operand->ndim == 1;
 }
 
+bool operand_repeats(const struct operand *operand) {
+  return operand->ndim > 0 && operand->strides[operand->ndim - 1] == 0;
+}
+
 /* The indices of a position in all dimensions, and how many elements behind the first the operand has it. */
 static int64_t find_position(const struct operand *operand, int64_t position, int64_t *at) {
   int64_t offset = 0, left = position;

@@ -23,6 +23,9 @@ bool operand_is_one(const struct operand *operand);
 /* Whether the result's elements are the operand's, in its order. */
 bool operand_is_plain(const struct operand *operand);
 
+/* Whether elements next to each other are the same, but for where a dimension ends. */
+bool operand_repeats(const struct operand *operand);
+
 /* The one element that belongs to all `n` positions of the result from `first` on; NULL: they are of several runs, or
  * have elements of their own. Needs n >= 1. */
 const void *operand_one(const struct operand *operand, const void *shard, int64_t first, int64_t n);

@@ -184,7 +184,7 @@ void program_find_repeated(struct program *program, const int32_t *results, int3
 
 /* What is repeated takes its slots first, and never gives them back. A value's slot is free after the last step that
  * needs it, so a step never writes where it reads. */
-static void lay_out_step(struct program *program, int32_t i, const int32_t *last, struct slots *slots) {
+static void lay_out_step(struct program *program, int32_t i, struct slots *slots) {
   const shardrt_step *step = &program->steps[i];
   const int32_t own = program->nin + i;
   int32_t from[3];
@@ -198,24 +198,24 @@ static void lay_out_step(struct program *program, int32_t i, const int32_t *last
   for (int32_t k = 0; k < count; k++) /* it never writes where it reads */
     assert(program->slot[own] < 0 || program->slot[own] != program->slot[from[k]]);
   for (int32_t r = 0; r <= own; r++)
-    if (last[r] == i && program->slot[r] >= 0 && !program->fixed[r]) slots->free[slots->nfree++] = program->slot[r];
+    if (program->last[r] == i && program->slot[r] >= 0 && !program->fixed[r])
+      slots->free[slots->nfree++] = program->slot[r];
 }
 
 void program_lay_out(struct program *program, const int32_t *results, int32_t nresults, bool raw) {
   const int32_t registers = program->nin + program->nsteps;
   struct slots slots = {.count = 0};
-  int32_t last[SHARDRT_MAX_REGISTERS] = {0}; /* the last step that needs each; of one that none needs, its own */
   for (int32_t r = 0; r < registers; r++) {
-    last[r] = r < program->nin ? -1 : r - program->nin;
+    program->last[r] = r < program->nin ? -1 : r - program->nin;
     program->slot[r] = program->repeated[r] ? slots_take(&slots) : -1;
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     int32_t from[3];
     const int32_t count = program_operands(&program->steps[i], from);
-    for (int32_t k = 0; k < count; k++) last[from[k]] = i;
+    for (int32_t k = 0; k < count; k++) program->last[from[k]] = i;
   }
-  for (int32_t k = 0; k < nresults; k++) last[results[k]] = program->nsteps;
-  for (int32_t i = 0; i < program->nsteps; i++) lay_out_step(program, i, last, &slots);
+  for (int32_t k = 0; k < nresults; k++) program->last[results[k]] = program->nsteps;
+  for (int32_t i = 0; i < program->nsteps; i++) lay_out_step(program, i, &slots);
 
   const size_t bytes = (size_t)slots.count * program->lane + (raw ? sizeof(double) : 0);
   const size_t fit = bytes == 0 ? PROGRAM_TILE : PROGRAM_SCRATCH / bytes / PROGRAM_TILE_STEP * PROGRAM_TILE_STEP;

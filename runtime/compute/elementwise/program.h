@@ -36,6 +36,7 @@ struct program {
   size_t raw; /* bytes in front of the slots, for elements that wait for conversion */
   enum program_load load[SHARDRT_MAX_REGISTERS]; /* of operands */
   int32_t first[SHARDRT_MAX_REGISTERS];          /* of operands: the first step that needs it */
+  int32_t last[SHARDRT_MAX_REGISTERS];           /* the last step that needs each; its own, where none does */
   int32_t slot[SHARDRT_MAX_REGISTERS];           /* of values; -1: none */
   bool fixed[SHARDRT_MAX_REGISTERS];             /* of registers: one value for all tiles */
   bool repeated[SHARDRT_MAX_REGISTERS];          /* of fixed ones: as often as a tile has elements, in a slot */

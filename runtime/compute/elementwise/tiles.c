@@ -87,8 +87,8 @@ static void set_fixed(struct tiles_part *part, size_t n) {
   }
 }
 
-/* A tile of operand k: as lanes, in its slot. */
-static void load_operand(struct tiles_part *part, int32_t k, int64_t first, size_t n) {
+/* A tile of operand k: as lanes, in its slot. Where all are the same and the call takes one, it is one: it says so. */
+static bool load_operand(struct tiles_part *part, const struct tiles_call *call, int32_t k, int64_t first, size_t n) {
   const struct program *program = &part->self->program;
   const struct operand *operand = &part->self->operands[k];
   const bool same = operand->dtype == program->dtype;
@@ -97,14 +97,15 @@ static void load_operand(struct tiles_part *part, int32_t k, int64_t first, size
   const void *one = operand_one(operand, part->in[k], first, (int64_t)n);
   if (one != NULL) {
     convert_elements(operand->dtype, program->dtype, one, slot, 1);
-    repeat_first(slot, program->lane, n);
-    return;
+    if (k != call->one) repeat_first(slot, program->lane, n);
+    return k == call->one;
   }
   const void *found = operand_gather(operand, part->in[k], first, (int64_t)n, same ? slot : part->raw);
   if (same)
     part->values[k] = found;
   else
     convert_elements(operand->dtype, program->dtype, found, slot, n);
+  return false;
 }
 
 /* Where result k's elements from `first` on are to lie. */
@@ -135,9 +136,10 @@ static void run_tile(struct tiles_part *part, int64_t first, size_t n) {
     if (self->program.direct[self->results[k]])
       part->values[self->results[k]] = part->to[self->results[k]] = part_result(part, k, first);
   for (const struct tiles_call *call = self->calls, *end = call + self->ncalls; call < end; call++) {
-    for (int32_t k = 0; k < call->nloads; k++) load_operand(part, call->loads[k], first, n);
+    bool is_one = false;
+    for (int32_t k = 0; k < call->nloads; k++) is_one = load_operand(part, call, call->loads[k], first, n) || is_one;
     const void *from[] = {part->values[call->from[0]], part->values[call->from[1]], part->values[call->from[2]]};
-    call->run(from, part->to[call->to], n);
+    (is_one ? call->run_of_one : call->run)(from, part->to[call->to], n);
   }
   for (int32_t k = 0; self->stores && k < self->nout; k++)
     if (!self->program.direct[self->results[k]]) store_result(part, k, first, n);
@@ -252,6 +254,22 @@ static bool only_moves(const struct tiles *self) {
   return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
 }
 
+/* Which operand of step i, of two, comes to it alone and may be one lane of a tile, and the kernel for that. */
+static void find_one(const struct tiles *self, struct tiles_call *call, int32_t i) {
+  const struct program *program = &self->program;
+  const shardrt_step *step = &program->steps[i];
+  int32_t from[3];
+  call->one = -1;
+  const bool is_pair = program_operands(step, from) == 2 && from[0] != from[1];
+  if (!is_pair || program->fixed[from[0]] || program->fixed[from[1]]) return;
+  for (int32_t k = 0; k < call->nloads; k++) {
+    const int32_t r = call->loads[k];
+    if (program->last[r] != i || !operand_repeats(&self->operands[r])) continue;
+    call->run_of_one = kernel_find(step->op, program->dtype, from[0] == r ? KERNEL_OF_ONE_FIRST : KERNEL_OF_ONE_SECOND);
+    if (call->run_of_one != NULL) call->one = r;
+  }
+}
+
 /* Step i, which each tile has: operands that no tile reads where they lie are loaded for the first step with them. */
 static void add_call(struct tiles *self, int32_t i) {
   const struct program *program = &self->program;
@@ -266,6 +284,7 @@ static void add_call(struct tiles *self, int32_t i) {
     for (int32_t j = 0; j < call->nloads; j++) is_new = is_new && call->loads[j] != r;
     if (is_new) call->loads[call->nloads++] = r;
   }
+  find_one(self, call, i);
 }
 
 static void set_calls(struct tiles *self) {

@@ -9,8 +9,10 @@
 /* A step of each tile. */
 struct tiles_call {
   kernel *run;
-  int32_t to;      /* registers: its own, and those that it takes */
-  int32_t from[3]; /* where it takes fewer, the first again */
+  int32_t one;        /* the operand that is loaded for this step alone and may be one lane of a tile; -1: none */
+  kernel *run_of_one; /* where it is */
+  int32_t to;         /* registers: its own, and those that it takes */
+  int32_t from[3];    /* where it takes fewer, the first again */
   int32_t nloads;
   int32_t loads[3]; /* operands that are loaded for it */
 };
