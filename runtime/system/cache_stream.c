@@ -1,4 +1,4 @@
-// build: -O3 -funroll-loops
+// build: -O3
 /* cache_stream.c - compiled with -O3. */
 #include "system/cache_stream.h"
 

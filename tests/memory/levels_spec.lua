@@ -155,6 +155,46 @@ describe("at every level of vectors, the same bits come", function()
     it("of two operands of " .. lane .. ", of which one has one element a row", function() as_repeated(lane, 3) end)
   end
 
+  -- Both repeat, and only one can be taken as it is; or nothing but a number is there; or one of several results is.
+  it("of two columns, of numbers alone, and of several results", function()
+    local rows, n = 3, 1100 + random(0, 100)
+    for _, lane in ipairs { "float16", "bfloat16", "float32", "float64" } do
+      local computed = C["SHARDRT_" .. (lane == "float64" and "FLOAT64" or "FLOAT32")]
+      local a, b, many = any_bits(lane, { rows, 1 }), any_bits(lane, { rows, 1 }), any_bits(lane, { rows, n })
+      local function run(steps, inputs, results)
+        local outs, handles = {}, ffi.new("shardrt_array *[?]", #results)
+        for k = 1, #results do
+          outs[k] = arrays.new(one, lane, { rows, n })
+          handles[k - 1] = outs[k]
+        end
+        assert.equal(0, C.shardrt_elementwise_several(ffi.new("shardrt_step[?]", #steps, steps), #steps, computed,
+          #inputs, ffi.new("shardrt_array *[?]", math.max(#inputs, 1), inputs), #results,
+          ffi.new("int32_t[?]", #results, results), handles))
+        local bytes = {}
+        for k, out in ipairs(outs) do bytes[k] = bytes_of(out, lane) end
+        return table.concat(bytes), outs
+      end
+      local function wide(x) -- a column in every place
+        return (select(2, run({ { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } }, { x }, { 1 })))[1]
+      end
+      local number = { C.SHARDRT_OP_CONSTANT, 0, 0, 0, 1.5 }
+      local ones = (select(2, run({ number }, {}, { 0 })))[1]
+      for op = C.SHARDRT_OP_ADD, C.SHARDRT_OP_MINIMUM do
+        C.shardrt_simd_limit(0)
+        local columns = run({ { op, 0, 1, 0, 0 } }, { wide(a), wide(b) }, { 2 })
+        local several = run({ { op, 0, 2, 0, 0 }, { op, 1, 0, 0, 0 } }, { many, wide(a), ones }, { 3, 4 })
+          .. run({ { op, 0, 0, 0, 0 } }, { ones }, { 1 })
+        for level = 0, highest do
+          C.shardrt_simd_limit(level)
+          local what = ("%s in %s, level %d"):format(ffi.string(C.shardrt_op_name(op)), lane, level)
+          assert(run({ { op, 0, 1, 0, 0 } }, { a, b }, { 2 }) == columns, what)
+          assert(run({ number, { op, 0, 2, 0, 0 }, { op, 1, 0, 0, 0 }, { op, 2, 2, 0, 0 } }, { many, a }, { 3, 4, 5 })
+            == several, what .. ", of several")
+        end
+      end
+    end
+  end)
+
   -- Of one step, which is then computed without a float32 between: as of the same numbers in float32, rounded once.
   it("of float16 and bfloat16 as of float32", function()
     local n = 4099

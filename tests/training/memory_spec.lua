@@ -127,11 +127,11 @@ describe("Memory that nobody reaches", function()
     assert.is_nil(next(dropped))
   end)
 
-  it("is given back by 256 MiB of what is made, whatever that takes", function()
+  it("is given back by 128 MiB of what is made, whatever that takes", function()
     memory_pressure.made(2 ^ 40) -- now
     local dropped = setmetatable({ [{}] = true }, { __mode = "k" })
     collectgarbage "stop"
-    for _ = 1, 256 do memory_pressure.made(2 ^ 20) end
+    for _ = 1, 128 do memory_pressure.made(2 ^ 20) end
     collectgarbage "restart"
     assert.is_nil(next(dropped))
   end)

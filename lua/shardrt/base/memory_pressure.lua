@@ -7,35 +7,20 @@ require("shardrt.base.error").own()
 
 local memory_pressure = {}
 
--- Bytes of the process's own memory that may be made between collections. From `some` and from `many` on the next one
--- comes where it takes at most such a share of all time. At `allowed` it comes whatever it takes: at the part of the
--- process's memory that is said here, and between `many` and `most`.
+-- Bytes of the process's own memory that were made since the last collection: from `some` and from `many` on the next
+-- one comes where it takes at most such a share of all time, and at `most` whatever it takes.
 local MIB = 2 ^ 20
-local some, many, most, part = 16 * MIB, 64 * MIB, 256 * MIB, 1 / 96
+local some, many, most = 16 * MIB, 64 * MIB, 128 * MIB
 local share_of_some, share_of_many = 1 / 32, 1 / 16
+local here = 0
 
 -- GPUs make as many bytes in so much less time that collecting as often would take longer than what they compute: there
 -- it is a part of all that a GPU has.
 local part_of_device = 1 / 16
-
-local here, there ---@type {since: number, allowed: number}?, {since: number, allowed: number}?
+local there, all_there = 0, nil ---@type number, number?
 
 -- Seconds: when a collection ended last, and how long it took.
 local ended, cost = 0, 0
-
-local function process()
-  if not here then
-    local machine = ffi.new "shardrt_machine"
-    C.shardrt_machine_get(machine)
-    here = { since = 0, allowed = math.min(math.max(many, part * tonumber(machine.memory)), most) }
-  end
-  return here
-end
-
-local function devices()
-  there = there or { since = 0, allowed = part_of_device * tonumber(C.shardrt_device_memory()) }
-  return there
-end
 
 -- KiB of Lua's heap after the last collection; Lua begins one of its own when the heap has twice as many.
 local kept = 0
@@ -52,23 +37,19 @@ local function collect(run)
   run()
   kept = collectgarbage "count"
   ended, cost = C.shardrt_clock(), os.clock() - began
-  if here then here.since = 0 end
-  if there then there.since = 0 end
+  here, there = 0, 0
 end
 
 -- Whether a collection of the last one's cost would take such a share of the time since then.
 local function takes_at_most(share) return (C.shardrt_clock() - ended) * share >= cost end
 
---- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap, so one
---- that must come comes once as many bytes were made as that heap has, at least, which paid for it. It comes earlier
---- where the program computes for so long between buffers that collections take a small share of its time.
+--- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap: where
+--- that is larger than `most`, a collection that must come waits until as many bytes were made, which paid for it.
 ---@param bytes number
 function memory_pressure.made(bytes)
-  local memory = process()
-  memory.since = memory.since + bytes
-  if memory.since < some then return end
-  if memory.since >= math.max(memory.allowed, kept * 1024)
-    or takes_at_most(memory.since < many and share_of_some or share_of_many) then
+  here = here + bytes
+  if here < some then return end
+  if here >= math.max(most, kept * 1024) or takes_at_most(here < many and share_of_some or share_of_many) then
     collect(run_cycle)
   end
 end
@@ -76,9 +57,9 @@ end
 --- Tells of new buffers of devices that have memory of their own.
 ---@param bytes number
 function memory_pressure.made_on_devices(bytes)
-  local memory = devices()
-  memory.since = memory.since + bytes
-  if memory.since >= memory.allowed then collect(run_cycle) end
+  all_there = all_there or tonumber(C.shardrt_device_memory())
+  there = there + bytes
+  if there >= part_of_device * all_there then collect(run_cycle) end
 end
 
 -- What C calls then. An error in a finalizer must not go through C, which goes on without the memory.

@@ -97,8 +97,8 @@ enum { SHARDRT_MAX_REGISTERS = 256 };
  * float32: ADD … DIV, SQRT are rounded correctly, all others within 0.52 ulp of the true value
  * (runtime/compute/elementwise/series.h), over all of float32, denormals included; the same bits on every processor.
  * float64: the C library's functions, LOGISTIC within 3 ulp, RSQRT 1. A value depends on its inputs alone: not on its
- * place, the sharding or the threads. EINVAL: a register that is not known yet, an operation of another dtype, shapes
- * that do not fit. */
+ * place, the sharding or the threads; of two NaNs one comes, and which one is not said. EINVAL: a register that is not
+ * known yet, an operation of another dtype, shapes that do not fit. */
 int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
                         shardrt_array *const *in, shardrt_array *out);
 

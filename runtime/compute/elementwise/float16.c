@@ -1,6 +1,7 @@
 // build: -O3 -fno-math-errno -fno-trapping-math -funroll-loops
 /* float16.c - kernels of float16: each element is widened, computed in float32 and rounded, without a stay in memory
- * between. Only by the processor's own conversions: without them these would be most of the work. */
+ * between. Only by the processor's own conversions: without them these would be most of the work. What has conditions,
+ * as the larger of two, compilers do not compute of such vectors. */
 #include "memory/half.h"
 
 #include "compute/elementwise/formula.h"

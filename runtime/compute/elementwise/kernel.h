@@ -25,7 +25,7 @@ kernel *float16_kernel(int32_t op, enum kernel_form form);
 kernel *bfloat16_kernel(int32_t op, enum kernel_form form);
 
 /* A loop over lanes of C type lane_t, for each kind of processor (simd.h); `expression` is of a, b, c. All give the
- * same bits: no product is fused with a sum (-std=c11 forbids it) but by fma. */
+ * same bits: no product is fused with a sum (-std=c11 forbids it) but by fma. Which of two NaNs comes may differ. */
 #define KERNEL(name, lane_t, expression)                                                                               \
   SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
     const lane_t *restrict as = from[0], *restrict bs = from[1], *restrict cs = from[2];                               \

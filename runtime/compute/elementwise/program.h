@@ -47,8 +47,9 @@ struct program {
 /* Sets all but loads and layout; EINVAL as shardrt_elementwise says. */
 int program_set(struct program *program, const shardrt_step *steps, int32_t nsteps, int32_t dtype, int32_t nin);
 
-/* Where all operands and results are of one narrow dtype, float16 or bfloat16: has the program computed in it, if it
- * has a kernel for the only step, whose results are the same. */
+/* Of a program whose operands and results are all of one dtype. Where that is float16 or bfloat16, it is computed in
+ * it: if there is only one step, beside constants that the dtype has, and a kernel for that. The results are the same.
+ */
 void program_narrow(struct program *program, int32_t dtype);
 
 /* How many operands a step has, and their registers: behind the last, the first again. */

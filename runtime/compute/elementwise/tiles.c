@@ -264,9 +264,11 @@ static void find_one(const struct tiles *self, struct tiles_call *call, int32_t 
   if (!is_pair || program->fixed[from[0]] || program->fixed[from[1]]) return;
   for (int32_t k = 0; k < call->nloads; k++) {
     const int32_t r = call->loads[k];
+    const enum kernel_form form = from[0] == r ? KERNEL_OF_ONE_FIRST : KERNEL_OF_ONE_SECOND;
     if (program->last[r] != i || !operand_repeats(&self->operands[r])) continue;
-    call->run_of_one = kernel_find(step->op, program->dtype, from[0] == r ? KERNEL_OF_ONE_FIRST : KERNEL_OF_ONE_SECOND);
-    if (call->run_of_one != NULL) call->one = r;
+    call->run_of_one = kernel_find(step->op, program->dtype, form);
+    call->one = call->run_of_one == NULL ? -1 : r;
+    return;
   }
 }
 
