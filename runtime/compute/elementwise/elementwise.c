@@ -100,6 +100,7 @@ static int check_results(const struct elementwise *self, int32_t registers) {
   return SHARDRT_OK;
 }
 
+/* Of one result: several would each need a step of its own, and a narrow program has one. */
 static void narrow_program(struct elementwise *self) {
   const int32_t dtype = shardrt_array_dtype(self->tiles.out[0]);
   bool alike = true;

@@ -76,7 +76,7 @@ static int64_t find_position(const struct operand *operand, int64_t position, in
 const void *operand_one(const struct operand *operand, const void *shard, int64_t first, int64_t n) {
   const int32_t inner = operand->ndim - 1;
   if (inner < 0) return shard;
-  if (operand->strides[inner] != 0 || n > operand->sizes[inner]) return NULL;
+  if (!operand_repeats(operand) || n > operand->sizes[inner]) return NULL;
   int64_t at[SHARDRT_MAX_NDIM];
   const int64_t offset = find_position(operand, first, at);
   return n <= operand->sizes[inner] - at[inner] ? (const char *)shard + (size_t)offset * operand->size : NULL;

@@ -254,19 +254,18 @@ static bool only_moves(const struct tiles *self) {
   return dtype == shardrt_array_dtype(self->out[0]) && (dtype == program->dtype || fits);
 }
 
-/* Which operand of step i, of two, comes to it alone and may be one lane of a tile, and the kernel for that. */
-static void find_one(const struct tiles *self, struct tiles_call *call, int32_t i) {
+/* Which operand of step i comes to it alone and may be one lane of a tile, and the kernel for that: of a step of two,
+ * neither of which is fixed. (A fixed one is one lane already.) */
+static void find_one(const struct tiles *self, struct tiles_call *call, int32_t i, int32_t count) {
   const struct program *program = &self->program;
-  const shardrt_step *step = &program->steps[i];
-  int32_t from[3];
+  const int32_t *from = call->from;
   call->one = -1;
-  const bool is_pair = program_operands(step, from) == 2 && from[0] != from[1];
-  if (!is_pair || program->fixed[from[0]] || program->fixed[from[1]]) return;
+  if (count != 2 || from[0] == from[1] || program->fixed[from[0]] || program->fixed[from[1]]) return;
   for (int32_t k = 0; k < call->nloads; k++) {
     const int32_t r = call->loads[k];
     const enum kernel_form form = from[0] == r ? KERNEL_OF_ONE_FIRST : KERNEL_OF_ONE_SECOND;
     if (program->last[r] != i || !operand_repeats(&self->operands[r])) continue;
-    call->run_of_one = kernel_find(step->op, program->dtype, form);
+    call->run_of_one = kernel_find(program->steps[i].op, program->dtype, form);
     call->one = call->run_of_one == NULL ? -1 : r;
     return;
   }
@@ -286,7 +285,7 @@ static void add_call(struct tiles *self, int32_t i) {
     for (int32_t j = 0; j < call->nloads; j++) is_new = is_new && call->loads[j] != r;
     if (is_new) call->loads[call->nloads++] = r;
   }
-  find_one(self, call, i);
+  find_one(self, call, i, count);
 }
 
 static void set_calls(struct tiles *self) {
